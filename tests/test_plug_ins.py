@@ -20,8 +20,9 @@ from edgefl.methods import build
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
 from edgefl.randomness import generator
-from edgefl.registry import PlugIns
-from edgefl.scenario import load_scenario
+from edgefl.record.figures import Quantity
+from edgefl.registry import PlugIns, object_of
+from edgefl.scenario import load_scenario, sections
 from edgefl.scheduling.selection.base import SELECTORS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -241,6 +242,15 @@ def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(
     assert [json.loads(row["detail"])["clients"] for row in rows if row["kind"] == "decision"] == [
         [0, 1], [2, 3], [4, 5]
     ]  # fmt: skip
+
+
+def test_a_figure_of_a_package_is_charged_by_its_name(installed, monkeypatch, tmp_path):
+    monkeypatch.setattr(sections, "FIGURES", PlugIns("figure", "edgefl.figures", object_of(Quantity)))
+    (code,) = blocks("extending.md#A figure", "python")
+    installed("carbon", code, {"edgefl.figures": {"carbon": "carbon:CO2"}})
+    scenario = TAUGHT + "model: {name: cnn, width: 2}\nmethods: [fedavg]\nfigures: [carbon]\n" + NETWORK
+    entry = simulated(scenario, tmp_path)["fedavg"][0]
+    assert entry["co2_grams"] == pytest.approx(entry["joules"] * 400 / 3.6e6)
 
 
 BROKEN = {

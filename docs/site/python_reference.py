@@ -7,7 +7,8 @@ from edgefl import methods
 PARTS = {
     "Runs and results": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
                      "experiment.NotWritten"],
-    "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult"],
+    "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult",
+                     "record.figures.Quantity"],
     "Parts of a run": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
     "Network": ["network.FlowNetwork", "network.Flow", "network.StepTrace", "network.read_mahimahi",
                 "network.read_traces", "network.Transport", "network.lv08", "network.Tcp", "network.FifoQueue"],

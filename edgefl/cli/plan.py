@@ -156,9 +156,10 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
 
 def _reach(budget: BudgetPlan) -> str:
     """How many rounds a budget allows: ``21 s last for about 54 rounds``."""
+    from edgefl.record.figures import QUANTITIES
     from edgefl.report.quantities import limit
 
-    named = limit(budget.limit, budget.kind) + " a client" * (budget.kind == "client_bytes")
+    named = limit(budget.limit, budget.kind) + QUANTITIES[budget.kind].each
     return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
 
 

@@ -73,10 +73,9 @@ class Progress(Listener):
 
     def run_ended(self, result: SeedResult) -> None:
         self._last = self._clock()
-        from edgefl.report.rows import ENDS
+        from edgefl.report.rows import end
 
-        reason = result.stop.reason
-        self._print(f"{self._line(ended=True)}  ended by {ENDS.get(reason, reason)}")
+        self._print(f"{self._line(ended=True)}  ended by {end(result.stop.reason)}")
 
     def clear(self) -> None:
         """Remove the line."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 Format = Literal["table", "markdown", "csv", "latex"]
+AXES = "time|traffic|energy|computation|rounds|NAME"
 Layout = Literal["comparison", "paper"]
-Axis = Literal["time", "traffic", "energy", "computation", "rounds"]
 
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -38,7 +38,9 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     at: list[int] | None = option(None, "Rounds for --layout paper; half and all if not given.", metavar="N", min=1),
     html: Path | None = new_file("Write one self-contained page instead of a table."),
     figure: Path | None = new_figure_file("Draw a figure for a paper: .pdf, .svg or .png."),
-    x: Axis | None = option(None, "X-axis of --figure; time if not given.", "--x"),
+    x: str | None = option(
+        None, "X-axis of --figure, also the name of an own figure.", "--x", unset="time", metavar=AXES
+    ),
     methods: Methods = None,
     columns: str | None = option(
         None, "Only these columns of the table, separated by commas, such as 'accuracy, 80 % at'.", metavar="NAMES"

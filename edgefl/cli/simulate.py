@@ -248,7 +248,6 @@ def exit_if_stopped(run: Path) -> None:
 def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     """Print a finished run at a glance or in detail, and draw its picture; or print its summary as JSON."""
     from edgefl.flower.scenario import app_scenario_of
-    from edgefl.record.kinds import BUDGETS
     from edgefl.report import RunResult, comparison, comparison_rows, none_completed_a_round, write_pictures
     from edgefl.report.glance import next_steps
 
@@ -271,6 +270,6 @@ def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     say("")
     for line in next_steps(result, run, pictures):
         say(line)
-    ends = {each.stop.reason for results in result.results.values() for each in results}
-    if ends & set(BUDGETS) and app_scenario_of(run) is None:
+    every = [each for results in result.results.values() for each in results]
+    if any(each.ended_by_budget for each in every) and app_scenario_of(run) is None:
         say(f"More     edgefl simulate --resume {run} --set stop=rounds   (or a larger budget)")

@@ -24,6 +24,7 @@ from edgefl.fleet.figure import value
 from edgefl.hardware import DeviceName
 from edgefl.record.costs import StepKey, StepRow, write_costs
 from edgefl.record.events import Listener, ListenerError, marked
+from edgefl.record.figures import Quantity
 from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
@@ -183,6 +184,8 @@ class Runs(Listener):
     ``listeners`` follow all runs, after what writes them; ``fault`` is the error of a part that ended one of its runs.
     """
 
+    figures: Sequence[Quantity] = ()
+    """The user's quantities that they charge."""
     resumable = True
     """Whether runs that ended by a fault can be tried again in the directory."""
 
@@ -251,7 +254,8 @@ class Runs(Listener):
                 self.run_seed(seed, chosen)
         entries = {label: [directory.finished[label, seed].entry for seed in self._seeds] for label in labels}
         write_costs(self.costs(), directory.paths.costs)
-        write_summary(self._name, entries, directory.paths.summary, directory.inputs, directory.software)
+        paths, inputs, software = directory.paths, directory.inputs, directory.software
+        write_summary(self._name, entries, paths.summary, inputs, software, figures=self.figures)
         directory.all_finished()
 
 
@@ -270,7 +274,7 @@ class _ScenarioRuns(Runs):
         rounds = scenario.training.rounds
         super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
         self._testbed, self._results = testbed, results
-        self._chosen = scenario
+        self._chosen, self.figures = scenario, scenario.quantities
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
         self._check_inputs()

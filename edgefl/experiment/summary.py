@@ -2,127 +2,66 @@
 
 import math
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+
+import numpy as np
 
 from edgefl.record.events import Event, Listener
-from edgefl.record.kinds import LOST, Lost
+from edgefl.record.figures import QUANTITIES, Floats, Totals, figures, totals_of
 from edgefl.record.metric import Metric
-from edgefl.record.summary import (
-    Accuracy,
-    Blocks,
-    BudgetResult,
-    Bytes,
-    Communication,
-    EnsembleResult,
-    MetricResult,
-    SeedResult,
-    Stop,
-    TargetResult,
-    Transfers,
-)
-from edgefl.simulation.accounts import Budget, Ledger, Standing, Target
+from edgefl.record.rounds import columns_of
+from edgefl.record.summary import Accuracy, BudgetResult, EnsembleResult, MetricResult, SeedResult, Stop, TargetResult
+from edgefl.simulation.accounts import Budget, Target
 from edgefl.simulation.rounds import STALL_ROUNDS
 from edgefl.simulation.run import Outcome
 from edgefl.wording import counted
 
 
 def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> SeedResult:
-    """Return one run's entry.
+    """Return one run's entry: the figures of all its rounds and of the work in progress at its end.
 
-    ``block_wise`` reports the bytes of blocks in both ways of counting; ``why`` is the reason for an early end.
+    ``block_wise`` reports the figures of blocks; ``why`` is the reason for an early end.
     """
-    spent, metric = outcome.spent, outcome.limits.metric
-    transfers = Transfers(breaks=spent.breaks, retries=spent.repeats, failed=spent.failures)
+    metric, rounds, limits = outcome.limits.metric, columns_of(outcome.rows), outcome.limits
+    totals = Totals({**outcome.spent, "ratio_to_optimum": totals_of(rounds)["ratio_to_optimum"]})
+    groups = ["blocks"] * block_wise + ["timeouts"] * outcome.timeouts
     values = {"final": number(outcome.final.metric), "best": number(outcome.best), "ema": number(outcome.ema)}
+    others = {"batteries": outcome.batteries or None, "absent": outcome.absent, "ensemble": _ensemble(outcome, rounds)}
     return SeedResult(
         seed=seed,
-        stop=Stop(reason=outcome.reason, round=outcome.rounds, **_present(message=why)),
+        stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
         accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
         metric=MetricResult(**metric.named._asdict(), **values),
-        seconds=outcome.seconds,
-        rounds=outcome.rounds,
-        rounds_without_update=sum(not row.aggregated for row in outcome.rows),
-        refused=sum(row.refused for row in outcome.rows),
-        flops=spent.flops,
-        joules=spent.joules,
-        bytes=_bytes(spent),
-        client_bytes=int(spent.client_bytes),
-        communication=Communication(exposed_seconds=spent.exposed_seconds, hidden_seconds=spent.hidden_seconds),
-        targets=tuple(_target(target, metric) for target in outcome.limits.targets),
-        budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
-        **_present(transfers=transfers if outcome.timeouts else None),
-        **_present(ratio_to_optimum=_ratio_to_optimum(outcome)),
-        **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
-        **_present(batteries=outcome.batteries or None, absent=outcome.absent),
+        targets=tuple(_target(target, metric, totals) for target in limits.targets),
+        budgets=tuple(_budget(budget, metric) for budget in limits.budgets),
+        **figures(totals, groups),
+        **{name: value for name, value in others.items() if value is not None},
     )
 
 
-def number(value: float) -> float | None:
+def number(value: float | None) -> float | None:
     """Return the number, or ``None`` if JSON cannot represent it."""
-    return value if math.isfinite(value) else None
+    return None if value is None or not math.isfinite(value) else value
 
 
-def _present(**figures: Any) -> dict[str, Any]:
-    return {name: value for name, value in figures.items() if value is not None}
-
-
-def _ratio_to_optimum(outcome: Outcome) -> float | None:
-    known = [row.ratio_to_optimum for row in outcome.rows if math.isfinite(row.ratio_to_optimum)]
-    return math.fsum(known) / len(known) if known else None
-
-
-def _ensemble(outcome: Outcome) -> EnsembleResult | None:
+def _ensemble(outcome: Outcome, rounds: Mapping[str, Floats]) -> EnsembleResult | None:
     if not math.isfinite(outcome.final.ensemble):
         return None
-    known = [row.metric_ensemble for row in outcome.rows if math.isfinite(row.metric_ensemble)]
+    known = rounds["metric_ensemble"][np.isfinite(rounds["metric_ensemble"])].tolist()
     best = outcome.limits.metric.best(*known, outcome.final.ensemble)
     return EnsembleResult(final=outcome.final.ensemble, best=best)
 
 
-def _blocks(outcome: Outcome) -> Blocks:
-    spent = outcome.spent
-    return Blocks(
-        actual=sum(row.blocks_actual for row in outcome.rows),
-        uniform=sum(row.blocks_uniform for row in outcome.rows),
-        front_age=spent.front_block_rounds / spent.front_blocks if spent.front_blocks else None,
-        makespan_over_least=spent.foreseen_seconds / spent.least_seconds if spent.least_seconds else None,
-    )
-
-
-def _bytes(spent: Ledger) -> Bytes:
-    return Bytes(
-        down=int(spent.bytes_down),
-        up=int(spent.bytes_up),
-        useful=int(spent.bytes_useful),
-        wasted=int(spent.bytes - spent.bytes_useful),
-        by_fate=_fates(spent),
-        **_present(backhaul=int(spent.bytes_backhaul) or None),
-    )
-
-
-def _fates(spent: Ledger) -> dict[Lost, int]:
-    counted = [fate for fate in LOST if fate != "unfinished" and (fate != "broken" or spent.breaks)]
-    fates: dict[Lost, int] = {fate: int(getattr(spent, f"bytes_{fate}")) for fate in counted}
-    return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
-
-
-def _target(target: Target, metric: Metric) -> TargetResult:
-    at = target.reached
-    aim: dict[str, Any] = {"metric": metric.name, "value": target.value}
-    if metric.is_accuracy:
-        aim = {"accuracy": target.value, **aim}
-    figures: dict[str, Any] = dict.fromkeys(("seconds", "bytes", "rounds", "flops", "joules"))
-    if at is not None:
-        figures = {name: getattr(at.spent, name) for name in ("flops", "joules")}
-        figures |= {"seconds": at.seconds, "bytes": int(at.spent.bytes), "rounds": at.round}
-    return TargetResult(**aim, reached=at is not None, **figures)
+def _target(target: Target, metric: Metric, totals: Totals) -> TargetResult:
+    aim = {"metric": metric.name, "value": target.value, **({"accuracy": target.value} if metric.is_accuracy else {})}
+    axes = [each for each in QUANTITIES.values() if each.axis and each.is_of(totals)]
+    spent = {each.name: None if target.reached is None else each.written(target.reached) for each in axes}
+    return TargetResult(**aim, reached=target.reached is not None, **spent)
 
 
 def _budget(budget: Budget, metric: Metric) -> BudgetResult:
-    at: Standing | None = budget.within
-    value = None if at is None else number(at.metric)
-    accuracy = value if metric.is_accuracy else None
-    return BudgetResult(kind=budget.kind, limit=budget.limit, accuracy=accuracy, metric=value)
+    values = {"metric": (value := number(budget.within)), "accuracy": value if metric.is_accuracy else None}
+    return BudgetResult(kind=budget.kind, limit=budget.limit, **values)
 
 
 _READ = frozenset({"stalled", "diverged", "aggregation", "refused", "dropout", "lost", "transfer_drop"})

@@ -38,7 +38,7 @@ from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.failure_specs import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, connected
 from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
@@ -192,11 +192,10 @@ def setup_of(
     if isinstance(scenario.cost, SecondsCost):
         key = chosen.label if chosen.label in scenario.cost.methods else chosen.name
         seconds = ComputeSeconds(scenario.cost, key, world.seed, scenario.data.clients)
-    return Setup.connected(
-        world.fleet,
-        scenario.network,
-        world.seed,
-        client_links=world.links,
+    return Setup(
+        **connected(world.fleet, scenario.network, world.seed, world.links),
+        fleet=world.fleet,
+        seed=world.seed,
         label=chosen.label,
         rounds=scenario.training.rounds,
         cohort=scenario.training.cohort,
@@ -220,6 +219,7 @@ def setup_of(
         seconds=seconds,
         failures=timed(scenario.failures),
         listeners=listeners,
+        figures=tuple(scenario.quantities),
         overhead=scenario.round_overhead,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

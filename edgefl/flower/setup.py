@@ -37,7 +37,7 @@ from edgefl.simulation.protocols.base import Course
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, connected
 from edgefl.simulation.world import World
 from edgefl.training.job import Evaluation
 from edgefl.training.neutral import NeutralLearner
@@ -250,10 +250,10 @@ def run_app(
 
 def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, listeners: Sequence[Listener]) -> Setup:
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
-    return Setup.connected(
-        fleet,
-        scenario.network,
-        seed,
+    return Setup(
+        **connected(fleet, scenario.network, seed),
+        fleet=fleet,
+        seed=seed,
         label=label,
         rounds=MAXIMUM_ROUNDS,
         cohort=scenario.data.clients,
@@ -274,7 +274,7 @@ def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, li
     )
 
 
-def _no_step(*_: int) -> StepCost:
+def _no_step(*_: object) -> StepCost:
     raise AssertionError("an app's work is not measured by local steps")
 
 

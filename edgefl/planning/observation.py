@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from edgefl.experiment.step_costs import StepCosts
@@ -13,7 +13,7 @@ from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_jo
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
-from edgefl.record.kinds import BudgetKind
+from edgefl.record.figures import Totals
 from edgefl.simulation.work import WorkModel, local_seconds
 
 
@@ -72,7 +72,7 @@ class BudgetPlan:
     ``lasts``: it is not exhausted before the scenario's last round; ``foreseen``: extrapolated from the planned rounds.
     """
 
-    kind: BudgetKind
+    kind: str
     limit: float
     rounds: int
     seconds: float
@@ -138,31 +138,17 @@ def _plain(data: Any) -> Any:
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 
 
-@dataclass
-class Spent:
-    """What one client spent in one round, or one group of devices in all rounds."""
+class Spent(Totals):
+    """What one client spent in one round, or one group of devices in all rounds, by name.
 
-    participations: int = 0
-    done: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  # of the phases compute, down, up
-    download_seconds: float = 0.0
-    upload_seconds: float = 0.0
-    compute_seconds: dict[Bound, float] = field(default_factory=lambda: dict.fromkeys(BOUNDS, 0.0))
-    joules: dict[Bound, float] = field(default_factory=lambda: dict.fromkeys(BOUNDS, 0.0))
-    bytes_down: float = 0.0
-    bytes_up: float = 0.0
-    breaks: int = 0
-    wait_seconds: float = 0.0
-    lost: Counter[str] = field(default_factory=Counter)
+    ``compute_seconds`` and ``joules`` are by bound: ``joules.low``; ``done`` are the phases of each kind, and ``lost``
+    the jobs of each fate.
+    """
 
     def add(self, other: Spent) -> None:
         """Add what ``other`` spent."""
-        for name, value in vars(other).items():
-            own = getattr(self, name)
-            if isinstance(value, dict):
-                for key, each in value.items():
-                    own[key] += each
-            else:
-                setattr(self, name, own + value)
+        for name, amount in other.items():
+            self.charge(name, amount)
 
 
 class Observation(Listener):
@@ -205,36 +191,33 @@ class Observation(Listener):
         profile, place = self.model.fleet.profile_of(event.client), (event.round, event.client, event.item)
         match event.kind:
             case "compute_start":
-                spent.participations = 1
+                spent["participations"] = 1
             case "compute_end" | "compute_partial" | "compute_drop":
                 full = compute_joules(profile, event.seconds)
                 share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data
                 work = self.model.of(event.client, event.alpha, int(self._works[event.work].value))
                 done = self.model.begun(work, event.value)[0] if event.kind == "compute_drop" else 1.0
-                spent.done["compute"] += done
+                spent.charge("done.compute", done)
                 for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
-                    spent.compute_seconds[bound] += seconds
-                    spent.joules[bound] += compute_joules(profile, seconds, bound=bound) * share
+                    spent.charge(f"compute_seconds.{bound}", seconds)
+                    spent.charge(f"joules.{bound}", compute_joules(profile, seconds, bound=bound) * share)
             case "idle" | "radio" | "transfer_end" | "transfer_drop":
                 for bound in BOUNDS:
-                    spent.joules[bound] += _joules(event, profile, bound)
+                    spent.charge(f"joules.{bound}", _joules(event, profile, bound))
                 if event.kind.startswith("transfer"):
-                    spent.done[event.item] += event.bytes / size if (size := self._sizes[place]) else 1.0
-                if event.item == "up":
-                    spent.bytes_up += event.bytes
-                    spent.upload_seconds += event.seconds
-                elif event.kind.startswith("transfer"):
-                    spent.bytes_down += event.bytes
-                    spent.download_seconds += event.seconds if event.item == "down" else 0.0
+                    spent.charge(f"done.{event.item}", event.bytes / size if (size := self._sizes[place]) else 1.0)
+                    spent.charge("bytes_up" if event.item == "up" else "bytes_down", event.bytes)
+                    if event.item in ("up", "down"):
+                        spent.charge(f"{event.item}load_seconds", event.seconds)
             case "transfer_start":
                 self._sizes.setdefault(place, event.bytes)  # that of the first attempt
             case "transfer_break":
-                spent.done[event.item] -= event.bytes / (self._sizes[place] or 1.0)  # they are sent again
-                spent.breaks += 1
-                spent.wait_seconds += event.seconds
+                spent.charge(f"done.{event.item}", -event.bytes / (self._sizes[place] or 1.0))  # they are sent again
+                spent.charge("breaks", 1)
+                spent.charge("wait_seconds", event.seconds)
             case "lost":
-                spent.lost[event.item] += 1
+                spent.charge(f"lost.{event.item}", 1)
 
 
 def _joules(event: Event, profile: DeviceProfile, bound: Bound) -> float:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,8 @@ from edgefl.planning.observation import (
     Spent,
     work_seconds,
 )
-from edgefl.record.kinds import BudgetKind
-from edgefl.record.rounds import RoundRow
+from edgefl.record.figures import spent_by_round
+from edgefl.record.rounds import RoundRow, columns_of
 from edgefl.report.timeline.data import Timeline, timeline_of
 from edgefl.report.timeline.usage import Bottleneck, bottleneck_counts, bottlenecks_of
 from edgefl.scenario import Scenario
@@ -87,8 +86,8 @@ def _device_plan(
     for (round, client), spent in seen.spent.items():
         if round <= len(rows) and client in mine:
             total.add(spent)
-    count = total.participations
-    down, up = (_mean(bytes, count) for bytes in (total.bytes_down, total.bytes_up))
+    count = int(total["participations"])
+    down, up = (_mean(bytes, count) for bytes in (total["bytes_down"], total["bytes_up"]))
     over = scenario.round_overhead
     framework = [over.before_training(each, down or 0) + over.before_sending(each, up or 0) for each in devices]
     closing = sum(row.critical_client in mine for row in rows)
@@ -96,8 +95,8 @@ def _device_plan(
     batches = batch_counts(options, typical)
     usual = {size: costs.step(blocks, size, level, profile.backend) for size in batches}
     alone = local_seconds(profile, usual, batches, None if seen.given_seconds else options.input)
-    if computed := total.done["compute"]:
-        seconds = Range.of(lambda bound: total.compute_seconds[bound] / computed)
+    if computed := total["done.compute"]:
+        seconds = Range.of(lambda bound: total[f"compute_seconds.{bound}"] / computed)
     else:
         seconds = work_seconds(profile, costs, blocks, batches, level)
     evidence = step_evidence(profile, (costs.step(*step).operators for step in steps))
@@ -112,16 +111,20 @@ def _device_plan(
         training_memory_bytes=training,
         participations=count,
         compute_seconds=seconds,
-        download_seconds=_mean(total.download_seconds, max(count, total.done["down"])),  # none: all was prefetched
-        upload_seconds=_mean(total.upload_seconds, total.done["up"]),
+        download_seconds=_mean(total["download_seconds"], max(count, total["done.down"])),  # none: all was prefetched
+        upload_seconds=_mean(total["upload_seconds"], total["done.up"]),
         reading_seconds=seconds.nominal * alone.waiting / alone.training if alone.waiting else 0.0,
         framework_seconds=math.fsum(framework) / max(1, len(framework)),
         bytes_down=down,
         bytes_up=up,
-        joules=Range.of(lambda bound: total.joules[bound] / count) if count else None,
+        joules=Range.of(lambda bound: total[f"joules.{bound}"] / count) if count else None,
         closes=closing / len(rows) if rows else 0.0,
-        lost={fate: lost / count for fate, lost in sorted(total.lost.items())} if count else {},
+        lost={fate: lost / count for fate, lost in sorted(_lost(total))} if count else {},
     )
+
+
+def _lost(total: Spent) -> list[tuple[str, float]]:
+    return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
 
 
 def _mean(total: float, count: float) -> float | None:
@@ -189,9 +192,7 @@ def _method_plan(
     extended = min(rounds + 1, scenario.training.rounds)
     outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))
     rows = outcome.rows[:rounds]
-    budgets = tuple(
-        _budget_plan(kind, limit, rows, seen, scenario) for kind, limit in scenario.budgets.limits().items()
-    )
+    budgets = tuple(_budget_plan(kind, limit, rows, scenario) for kind, limit in scenario.budgets.limits().items())
     if scenario.stop != "rounds":
         kept = min((budget.rounds for budget in budgets), default=len(rows))
         rows = rows[: max(1, kept)]
@@ -205,7 +206,7 @@ def _method_plan(
         if round <= len(rows):
             total.add(spent)
     joules = sum(row.joules for row in rows)
-    scale = joules / total.joules["nominal"] if total.joules["nominal"] else 1.0
+    scale = joules / total["joules.nominal"] if total["joules.nominal"] else 1.0
     count = max(1, len(rows))
     return MethodPlan(
         label=method.label,
@@ -214,11 +215,11 @@ def _method_plan(
         bytes_down=sum(row.bytes_down for row in rows) / count,
         bytes_up=sum(row.bytes_up for row in rows) / count,
         flops=sum(row.flops for row in rows) / count,
-        joules=Range.of(lambda bound: total.joules[bound] * scale / count),
+        joules=Range.of(lambda bound: total[f"joules.{bound}"] * scale / count),
         participants=sum(row.participants for row in rows) / count,
         aggregated=sum(row.aggregated for row in rows) / count,
-        breaks=total.breaks / count,
-        wait_seconds=total.wait_seconds / max(1, total.breaks),
+        breaks=total["breaks"] / count,
+        wait_seconds=total["wait_seconds"] / max(1, total["breaks"]),
         holds_back=_holds_back(rows, timeline_of(seen.log), total),
         in_vain=in_vain,
         budgets=budgets,
@@ -226,12 +227,10 @@ def _method_plan(
     )
 
 
-def _budget_plan(
-    kind: BudgetKind, limit: float, rows: Sequence[RoundRow], seen: Observation, scenario: Scenario
-) -> BudgetPlan:
+def _budget_plan(kind: str, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:
     """How far one budget reaches if it is the only one of the run."""
     last = scenario.training.rounds
-    spent = _spent(kind, rows, seen)
+    spent = spent_by_round(columns_of(rows))[kind].tolist()
     paid = sum(at_most(each, limit) for each in spent)
     if paid < len(rows):
         return BudgetPlan(kind, limit, paid, rows[paid - 1].seconds if paid else 0.0, lasts=False, foreseen=False)
@@ -245,36 +244,16 @@ def _budget_plan(
     return BudgetPlan(kind, limit, rounds, rounds * rows[-1].seconds / len(rows), lasts=reach >= last, foreseen=True)
 
 
-def _spent(kind: BudgetKind, rows: Sequence[RoundRow], seen: Observation) -> list[float]:
-    """Return what was spent by the end of each round; for ``client_bytes``, by the client that spent the most."""
-    if kind == "seconds":
-        return [row.seconds for row in rows]
-    if kind == "client_bytes":
-        totals: dict[int, float] = {}
-        by_round: dict[int, list[tuple[int, float]]] = {}
-        for (round, client), spent in seen.spent.items():
-            by_round.setdefault(round, []).append((client, spent.bytes_down + spent.bytes_up))
-        most = []
-        for row in rows:
-            for client, bytes in by_round.get(row.round, []):
-                totals[client] = totals.get(client, 0.0) + bytes
-            most.append(max(totals.values(), default=0.0))
-        return most
-    if kind == "bytes":
-        return list(accumulate(float(row.bytes_down + row.bytes_up) for row in rows))
-    return list(accumulate(row.flops if kind == "flops" else row.joules for row in rows))
-
-
 def _busiest_reaches(limit: float, rows: Sequence[RoundRow], clients: int) -> int:
     """Return the rounds after which the most often selected of ``clients`` has spent the limit.
 
     With random selection, a client participates λ times in expectation and the busiest of K clients about
     λ + √(2 λ ln K) times: the normal approximation of the maximum of K Poisson variables.
     """
-    participations = sum(row.participants for row in rows)
+    participations: int = sum(row.participants for row in rows)
     if not participations:
         return 0
-    times = limit * participations / sum(row.bytes_down + row.bytes_up for row in rows)
+    times: float = limit * participations / sum(row.bytes_down + row.bytes_up for row in rows)
     spread = math.sqrt(2 * math.log(clients)) if clients > participations / len(rows) else 0.0
     root = (math.sqrt(spread**2 + 4 * times) - spread) / 2
     return math.floor(root**2 * clients * len(rows) / participations)
@@ -296,7 +275,7 @@ def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Spent) -> s
         return _in_words(bottleneck_counts(bottlenecks_of(timeline)[: len(rows)]))
     if not any(row.aggregated for row in rows):
         return None
-    lost = ", ".join(f"{count} {fate}" for fate, count in total.lost.most_common())
+    lost = ", ".join(f"{count:g} {fate}" for fate, count in sorted(_lost(total), key=lambda each: -each[1]))
     return f"clients that return no update{lost and f' ({lost})'}"
 
 

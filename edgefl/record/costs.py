@@ -9,8 +9,9 @@ from pydantic import RootModel
 from edgefl.files import read_json, write_file
 from edgefl.operator_kinds import Backend
 from edgefl.options import Options
-from edgefl.record.summary import Number
 from edgefl.validation import validated
+
+Number = int | float
 
 OperatorRow = tuple[str, Number, Number, Number, str] | tuple[str, Number, Number, Number, str, int, int]
 """An operator of a step: name, FLOPs and bytes of one execution, mean number of executions, kind; of a convolution also

@@ -175,6 +175,7 @@ class EventLog:
         self._passed = 0
         self.rounds = 0
         self._listeners = listeners
+        self.watch: Callable[[Event], None] | None = None  # called with each event at once, not in batches
 
     @property
     def written(self) -> int:
@@ -219,7 +220,9 @@ class EventLog:
                 ),
             )
         )  # fmt: skip
-        if len(rows) >= self.BATCH:
+        if self.watch is not None:
+            self.watch(rows[-1])
+        if len(self._rows) >= self.BATCH:
             self.flush()
 
     def flush(self) -> None:

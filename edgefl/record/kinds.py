@@ -12,13 +12,6 @@ EventKind = Literal[
 ]  # fmt: skip
 """The kinds of rows of an event log; ``docs/time-model.md`` explains each."""
 
-BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
-
-BUDGETS: tuple[BudgetKind, ...] = get_args(BudgetKind)
-
-StopReason = Literal["rounds", "target", "stalled", "diverged", "fault", "trained", BudgetKind]
-"""Why a run ended; a kind of budget if that budget was exhausted; ``trained``: a replay had no further rounds."""
-
 Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "broken", "unfinished"]
 """Why a job, or what a client received for it, was not aggregated.
 
@@ -57,4 +50,5 @@ class Column(NamedTuple):
 def schema_of(row: type) -> pa.Schema:
     """The columns of a table whose rows have this type."""
     hints = get_type_hints(row, include_extras=True)
-    return pa.schema([column(name, *hint.__metadata__[0]) for name, hint in hints.items()])
+    columns = [(name, hint.__metadata__[0]) for name, hint in hints.items() if hasattr(hint, "__metadata__")]
+    return pa.schema([column(name, *of) for name, of in columns])

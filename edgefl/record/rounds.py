@@ -1,9 +1,13 @@
 """The rows of ``rounds.parquet`` and ``clients.parquet``, and their columns."""
 
-import math
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
+from edgefl.record.figures import QUANTITIES, Floats
 from edgefl.record.kinds import F64, I32, I64, Column, schema_of
 
 
@@ -23,26 +27,30 @@ class RoundRow:
     metric_ema: Annotated[float, Column(F64, "", "0.9 of the last one and 0.1 of the metric")]
     metric_ensemble: Annotated[float, Column(F64, "", "of the moving average of the models so far; null without one")]
     loss: Annotated[float, Column(F64, "", "mean loss of the round's model, such as the cross-entropy")]
-    bytes_down: Annotated[int, Column(I64, "B", "delivered to clients during the round")]
-    bytes_up: Annotated[int, Column(I64, "B", "delivered to the server during the round")]
-    flops: Annotated[float, Column(F64, "FLOP", "training FLOPs during the round")]
-    joules: Annotated[float, Column(F64, "J", "drawn by the devices during the round")]
-    participants: Annotated[int, Column(I32, "", "clients that took part; not those that left before it began")]
-    aggregated: Annotated[int, Column(I32, "", "clients whose update went into the model")]
-    refused: Annotated[int, Column(I32, "", "clients whose memory did not hold the job")]
-    exposed_seconds: Annotated[float, Column(F64, "s", "transfers of the critical path that lengthened the round")]
-    hidden_seconds: Annotated[float, Column(F64, "s", "transfers of the critical path that did not")]
     critical_client: Annotated[int, Column(I32, "", "the client that closed the round; -1 where a deadline did")]
-    blocks_actual: Annotated[int, Column(I64, "B", "model blocks sent to the cohort, by their true size")]
-    blocks_uniform: Annotated[int, Column(I64, "B", "model blocks sent to the cohort, at 1/M of the model each")]
     staleness: Annotated[float, Column(F64, "", "mean age of the aggregated updates, in aggregations")]
-    ratio_to_optimum: Annotated[
-        float, Column(F64, "", "seconds relative to the least possible ones; null if unknown")
-    ] = math.nan
+    amounts: Mapping[str, Any] = field(default_factory=dict)  # by the names of quantities, which are also attributes
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "amounts" and name in self.amounts:  # it is not set yet while a row is unpickled
+            return self.amounts[name]
+        raise AttributeError(f"a round has no '{name}'")
 
 
-ROUNDS = schema_of(RoundRow)
-"""Columns of ``rounds.parquet``."""
+OWN = schema_of(RoundRow)
+"""The columns of ``rounds.parquet`` that are no quantities; every run has them."""
+
+AMOUNTS = [each for each in QUANTITIES.values() if each.column is not None and each.name not in OWN.names]
+"""The quantities of every run's rows."""
+
+ROUNDS = pa.schema([*OWN, *(each.column for each in AMOUNTS)])
+"""Columns of ``rounds.parquet``; those of a user's quantities follow."""
+
+
+def columns_of(rows: Sequence[RoundRow]) -> dict[str, Floats]:
+    """The columns of these rows, NaN where one has no value."""
+    names = [*OWN.names, *rows[0].amounts] if rows else ROUNDS.names
+    return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in names}
 
 
 class ClientRow(NamedTuple):

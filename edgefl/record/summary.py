@@ -1,16 +1,15 @@
 """The contents of ``summary.json``, written and read by one model; keys of a later edgefl are kept and ignored."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, Field
 
 from edgefl.errors import UserError
 from edgefl.files import read_json, write_file
 from edgefl.options import Options
-from edgefl.record.kinds import BudgetKind, Lost, StopReason
 from edgefl.record.metric import Better, Metric
 from edgefl.record.names import SWEEP
 from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
@@ -18,8 +17,6 @@ from edgefl.validation import validated
 from edgefl.version import __version__
 
 SCHEMA = 2
-
-Number = int | float
 
 
 class _Part(Options):
@@ -29,7 +26,7 @@ class _Part(Options):
 class Stop(_Part):
     """Why a run ended, and after which round; ``message`` explains an early end."""
 
-    reason: StopReason
+    reason: str
     round: int
     message: str | None = None
 
@@ -65,34 +62,12 @@ class MetricResult(_Part):
         return Metric(self.name, self.better, self.share, self.title)
 
 
-class Bytes(_Part):
-    """Bytes over the whole run.
+class Figures(_Part):
+    """A group of figures of :data:`~edgefl.record.figures.QUANTITIES`, by name: ``bytes.down``."""
 
-    ``wasted`` are those of transfers whose work was never aggregated; ``by_fate`` splits them by reason. ``backhaul``
-    are those between the server and averaging cells, which the other counts leave out.
-    """
+    if TYPE_CHECKING:
 
-    down: int
-    up: int
-    useful: int
-    wasted: int
-    by_fate: dict[Lost, int] = Field(default_factory=dict)
-    backhaul: int = 0
-
-
-class Communication(_Part):
-    """Transfer seconds on the rounds' critical paths that did, and did not, lengthen them."""
-
-    exposed_seconds: float
-    hidden_seconds: float
-
-
-class Transfers(_Part):
-    """Attempts to transfer something that broke, attempts that followed another, and transfers that failed."""
-
-    breaks: int
-    retries: int
-    failed: int
+        def __getattr__(self, name: str) -> Any: ...
 
 
 class TargetResult(_Part):
@@ -116,26 +91,10 @@ class TargetResult(_Part):
 class BudgetResult(_Part):
     """The metric when a budget was exhausted; ``accuracy`` is the same if the metric is the accuracy."""
 
-    kind: BudgetKind
+    kind: str
     limit: float
     accuracy: float | None = None
     metric: float | None = None
-
-
-class Blocks(_Part):
-    """What a method with partial downlinks sends.
-
-    ``actual`` counts download bytes by the blocks' sizes, ``uniform`` by alpha/M of the model. ``front_age`` is the
-    mean number of rounds since a block was last sent, over the blocks that clients train without receiving them;
-    ``None`` if there are no such blocks. ``makespan_over_least`` is the ratio of the
-    predicted makespans to the shortest possible ones for the same numbers of blocks; ``None`` if the scheduler
-    predicts no makespans.
-    """
-
-    actual: Number
-    uniform: Number
-    front_age: float | None = None
-    makespan_over_least: float | None = None
 
 
 class ClientResult(_Part):
@@ -180,13 +139,11 @@ class Absent(_Part):
     unselected: int
 
 
-class SeedResult(_Part):
+class SeedResult(Figures):
     """One method's run with one seed.
 
-    ``rounds_without_update`` counts the rounds in which no update was aggregated; ``refused`` counts the jobs for
-    which a device had too little memory; ``client_bytes`` are the bytes to and from the client with the most traffic.
-    ``transfers`` is missing if transfers cannot break. ``ratio_to_optimum`` is the mean of this column of
-    ``rounds.parquet`` over the rounds that have a value; it is missing if there are none.
+    Its other attributes are the figures of :data:`~edgefl.record.figures.QUANTITIES`: ``joules``, ``bytes.down``.
+    ``transfers`` are missing if transfers cannot break, ``blocks`` if the method always sends the whole model.
     """
 
     seed: int
@@ -195,19 +152,15 @@ class SeedResult(_Part):
     metric: MetricResult
     seconds: float
     rounds: int
-    rounds_without_update: int
-    refused: int
     flops: float
     joules: float
-    bytes: Bytes
-    client_bytes: int
-    communication: Communication
-    transfers: Transfers | None = None
-    ratio_to_optimum: float | None = None
+    bytes: Figures
+    communication: Figures
+    transfers: Figures | None = None
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
     ensemble: EnsembleResult | None = None
-    blocks: Blocks | None = None
+    blocks: Figures | None = None
     batteries: dict[str, BatteryUse] | None = None  # by device
     absent: Absent | None = None
     clients: ClientResult | None = None
@@ -218,26 +171,17 @@ class SeedResult(_Part):
         return self.stop.reason == "fault"
 
     @property
+    def ended_by_budget(self) -> bool:
+        return any(self.stop.reason == each.kind for each in self.budgets)
+
+    @property
     def trained_nothing(self) -> bool:
         """True if no update was ever aggregated, so that the last model is the untrained one."""
-        return self.rounds <= self.rounds_without_update
+        return bool(self.rounds <= self.rounds_without_update)
 
     def written(self) -> dict[str, Any]:
         """Return the result as JSON data: the keys that were set, in their order."""
         return self.model_dump(mode="json", exclude_unset=True)
-
-    def spent(self, kind: BudgetKind) -> float:
-        """Return what the run spent of a kind of budget; bytes are summed over both directions."""
-        if kind == "bytes":
-            return self.bytes.down + self.bytes.up
-        spent: float = getattr(self, kind)
-        return spent
-
-    def within(self, budget: BudgetResult) -> float | None:
-        """Return the metric at a budget; the final one if the run ended within it."""
-        if budget.metric is None and self.spent(budget.kind) <= budget.limit:
-            return self.metric.final
-        return budget.metric
 
 
 class Summary(_Part):
@@ -249,6 +193,7 @@ class Summary(_Part):
     inputs: dict[str, str]  # digests of the input files, by field of the scenario
     software: dict[str, str]  # versions of the packages on which its results depend, by name
     chosen: tuple[str, ...]
+    figures: tuple[dict[str, Any], ...] = ()  # declarations of quantities of the user's
     methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)  # a result for each seed, by label
 
     @property
@@ -297,8 +242,14 @@ def write_summary(
     path: Path,
     inputs: Mapping[str, str],
     software: Mapping[str, str],
+    *,
+    figures: Iterable[Any] = (),
 ) -> None:
-    """Write the file; the same results, one for each seed by label, give the same bytes."""
+    """Write the file; the same results, one for each seed by label, give the same bytes.
+
+    ``figures`` are the user's quantities.
+    """
+    own = [{name: value for name, value in each._asdict().items() if isinstance(value, str)} for each in figures]
     summary = Summary(
         schema=SCHEMA,
         scenario=scenario,
@@ -306,6 +257,7 @@ def write_summary(
         inputs=dict(sorted(inputs.items())),
         software=dict(software),
         chosen=tuple(results),
+        **({"figures": tuple(own)} if own else {}),
         methods={label: tuple(each) for label, each in results.items()},
     )
     data = summary.model_dump(mode="json", by_alias=True, exclude_unset=True)

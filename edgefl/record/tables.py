@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from edgefl.errors import UserError, first_line
 from edgefl.files import write_file, writing
 from edgefl.record.events import EVENTS, Event, Listener
+from edgefl.record.figures import QUANTITIES
 from edgefl.record.kinds import EventKind, column
 from edgefl.record.rounds import CLIENTS, ROUNDS, ClientRow, RoundRow
 
@@ -83,7 +84,8 @@ def event_file(path: Path) -> Iterator[Listener]:
 
 def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
     """Write one run's rounds; NaN becomes null."""
-    write_parquet(_of_rows(rows, ROUNDS), path, **AS_WRITTEN)
+    own = [QUANTITIES[name].column for name in (rows[0].amounts if rows else ()) if name not in ROUNDS.names]
+    write_parquet(_of_rows(rows, pa.schema([*ROUNDS, *own])), path, **AS_WRITTEN)
 
 
 def write_clients(rows: Sequence[ClientRow], path: Path) -> None:

@@ -1,9 +1,9 @@
 """The comparison of runs in all formats: at a glance, in detail, and what changed between two runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from edgefl.record.kinds import BudgetKind
+from edgefl.record.figures import QUANTITIES, Quantity, figure, nested
 from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
 from edgefl.report.glance import answers, attack, glance, measures, seconds_at, standings, targets, verdict
@@ -18,19 +18,16 @@ from edgefl.report.paired import (
 )
 from edgefl.report.quantities import estimate, limit, unit_for
 from edgefl.report.rows import (
-    COST,
-    FIGURES,
     METRIC,
     OUTCOME,
-    Figure,
     Row,
+    all_figures,
     by_run,
     comparison_rows,
     described,
     differing_values,
     dimension_of,
     ended_by,
-    nested,
     remarks,
     run_names,
 )
@@ -77,10 +74,10 @@ def details(*runs: RunResult) -> Table:
     rows = comparison_rows(*runs)
     names = _names(rows)
     own, whole = (
-        [_figure(each, rows) for each in FIGURES if each.whole == of_whole_run and _is_shown(each, rows)]
+        [_figure(each, rows) for each in all_figures() if each.whole == of_whole_run and _is_shown(each, rows)]
         for of_whole_run in (False, True)
     )
-    place = sum(figure in OUTCOME for figure in FIGURES if not figure.whole and _is_shown(figure, rows))
+    place = sum(not figure.whole and _is_shown(figure, rows) for figure in OUTCOME)
     everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], _ended(rows)]
     notes = [line for run in runs for line in (*attack(run), *measured_sentences(run), *expected_error(run))]
     more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
@@ -113,12 +110,15 @@ def _questions(run: RunResult) -> list[tuple[str, Comparison]]:
     return [(what, each) for what, each in found if each is not None and each.differences]
 
 
-def _within(run: RunResult, kind: BudgetKind, amount: float) -> Comparison | None:
+def _within(run: RunResult, kind: str, amount: float) -> Comparison | None:
     """The methods compared by their metric at one budget of a run that continued beyond it."""
 
     def metric_of(result: SeedResult) -> float | None:
         same = [each for each in result.budgets if (each.kind, each.limit) == (kind, amount)]
-        return result.within(same[0]) if same and not result.trained_nothing else None
+        if not same or result.trained_nothing:
+            return None
+        unspent = same[0].metric is None and figure(result, kind) <= amount
+        return result.metric.final if unspent else same[0].metric
 
     found = figures_by_seed(run, metric_of, whole=True)
     return compared(found, highest=run.metric.better == "higher", unseen=run.scatter) if found else None
@@ -219,24 +219,25 @@ def _ended(rows: Sequence[Row]) -> Column:
     return words("ended by", [ended_by(row) for row in rows])
 
 
-def _is_shown(figure: Figure, rows: Sequence[Row]) -> bool:
-    """Whether a figure has a value; a count that is zero everywhere has none."""
-    values = [value.mean for row in rows if (value := row[figure.path])]
-    return any(values) or (bool(values) and figure.dimension != "count" and not figure.whole)
+def _is_shown(quantity: Quantity, rows: Sequence[Row]) -> bool:
+    """Whether a figure has a heading and a value; a count that is zero everywhere has none."""
+    values = [value.mean for row in rows if (value := row[quantity.place])] if quantity.head else []
+    return any(values) or (bool(values) and quantity.unit != "count" and not quantity.whole)
 
 
-def _figure(figure: Figure, rows: Sequence[Row]) -> Column:
-    values = [row[figure.path] for row in rows]
-    head = figure.head.replace("metric", rows[0].metric.word) if figure.dimension == METRIC else figure.head
-    return figures(head, values, dimension_of(figure, rows[0]), spread=True)
+def _figure(quantity: Quantity, rows: Sequence[Row]) -> Column:
+    values = [row[quantity.place] for row in rows]
+    head = quantity.head.replace("metric", rows[0].metric.word) if quantity.unit == METRIC else quantity.head
+    return figures(head, values, dimension_of(quantity, rows[0]), spread=True)
 
 
 def _everything(rows: Sequence[Row]) -> list[Column]:
     """The columns of CSV."""
     found = [hidden([row.run for row in rows], "run"), hidden([row.label for row in rows], "method")]
     found.append(hidden([row.seeds for row in rows], "seeds"))
-    shown = [each for each in FIGURES if any(each.path in row.figures for row in rows)]
-    found += [hidden([row[each.path] or NO_ESTIMATE for row in rows], each.name) for each in shown]
+    shown = [(each.place or each.name, each.name) for each in all_figures()]
+    shown = [(key, name) for key, name in shown if any(key in row.figures for row in rows)]
+    found += [hidden([row[key] or NO_ESTIMATE for row in rows], name) for key, name in shown]
     stops = [" ".join(f"{reason}:{count}" for reason, count in row.stops) for row in rows]
     return [*found, *targets(rows), hidden(stops, "stop")]
 
@@ -244,8 +245,8 @@ def _everything(rows: Sequence[Row]) -> list[Column]:
 def _data(row: Row) -> dict[str, object]:
     """A row for JSON, with the figures in the same places as in ``summary.json``."""
 
-    def part(of: Sequence[Figure]) -> dict[str, object]:
-        return nested({each.path: estimate_data(row[each.path]) for each in of if each.path in row.figures})
+    def part(of: Iterable[Quantity]) -> dict[str, object]:
+        return nested({each.place: estimate_data(row[each.place]) for each in of if each.place in row.figures})
 
     return {
         "run": row.run,
@@ -253,7 +254,7 @@ def _data(row: Row) -> dict[str, object]:
         "seeds": row.seeds,
         **part(OUTCOME),
         "targets": [{row.metric.name: goal, **target_data(found, "seconds")} for goal, found in row.targets.items()],
-        **part(COST),
+        **part(QUANTITIES.values()),
         "stop": [
             {"reason": reason, "seeds": count, "message": row.messages.get(reason)} for reason, count in row.stops
         ],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.record.figures import Floats, Totals, spent_by_round
 from edgefl.record.metric import Metric
 
 if TYPE_CHECKING:
@@ -15,16 +16,11 @@ if TYPE_CHECKING:
 
     from edgefl.report.run_result import RunResult
 
-Floats = NDArray[np.float64]
-
-AXES = ("seconds", "bytes", "flops", "joules", "rounds")
-"""The x-axes of curves."""
-
 
 class Curve(NamedTuple):
     """One seed: the amounts spent up to each evaluation, and its metric."""
 
-    spent: dict[str, Floats]
+    spent: Totals
     values: Floats
 
     def at_round(self, round: int) -> float | None:
@@ -62,15 +58,9 @@ def column(table: pa.Table, name: str) -> Floats:
     return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def spent_by_round(table: pa.Table) -> dict[str, Floats]:
-    """The amounts spent up to the end of each round of ``rounds.parquet``, for each of :data:`AXES`."""
-    return {
-        "seconds": column(table, "seconds"),
-        "bytes": np.cumsum(column(table, "bytes_down") + column(table, "bytes_up")),
-        "joules": np.cumsum(column(table, "joules")),
-        "flops": np.cumsum(column(table, "flops")),
-        "rounds": column(table, "round"),
-    }
+def columns(table: pa.Table) -> dict[str, Floats]:
+    """All columns of ``rounds.parquet``."""
+    return {name: column(table, name) for name in table.column_names}
 
 
 def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
@@ -78,8 +68,8 @@ def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
     table = run.rounds_of(label, seed)
     values = column(table, metric)
     evaluated = np.isfinite(values)
-    spent = spent_by_round(table)
-    return Curve({kind: amounts[evaluated] for kind, amounts in spent.items()}, values[evaluated])
+    spent = spent_by_round(columns(table))
+    return Curve(Totals({kind: amounts[evaluated] for kind, amounts in spent.items()}), values[evaluated])
 
 
 def curves_of(run: RunResult, label: str, factor: float = 1.0) -> list[Curve]:

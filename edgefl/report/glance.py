@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from edgefl.record.kinds import BUDGETS
+from edgefl.record.figures import COSTS, QUANTITIES, figure
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
 from edgefl.report.paired import (
@@ -29,8 +29,6 @@ from edgefl.wording import counted, escape, grouped, listed
 
 if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
-
-COSTS = (("time", "seconds"), ("traffic", "bytes"), ("energy", "joules"))
 
 
 def glance(run: RunResult) -> Table:
@@ -67,8 +65,10 @@ def columns(run: RunResult, rows: Sequence[Row]) -> list[Column]:
     ends = words("ended by", [ended_by(row) for row in rows], "stop")
     if not run.trained:
         each = [
-            figures(f"{name} a round", [standing.means.get(row.label) if standing else None for row in rows], kind)
-            for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
+            figures(
+                f"{COSTS[kind]} a round", [standing.means.get(row.label) if standing else None for row in rows], kind
+            )
+            for kind, standing in _per_round(run).items()
         ]
         rounds = figures("rounds", [row["rounds"] for row in rows], "count", "rounds")
         return [*each, rounds, *costs(rows), ends]
@@ -90,8 +90,7 @@ def metric_of(rows: Sequence[Row]) -> Column:
 
 def costs(rows: Sequence[Row]) -> list[Column]:
     """Time, traffic and energy."""
-    spent = [[row[kind] if kind != "bytes" else row.traffic for row in rows] for _, kind in COSTS]
-    return [figures(name, values, kind, kind) for (name, kind), values in zip(COSTS, spent, strict=True)]
+    return [figures(name, [row[kind] for row in rows], kind, kind) for kind, name in COSTS.items()]
 
 
 def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Column:
@@ -160,12 +159,12 @@ def attack(run: RunResult) -> list[str]:
 def limits_of(run: RunResult) -> list[str]:
     """The budgets, in the scenario's order; none if every run ended within them."""
     both = [pair for label in run.compared for pair in zip(run.results[label], run.moments[label], strict=True)]
-    if not any(whole.stop.reason in BUDGETS or whole.rounds > moment.rounds for whole, moment in both):
+    if not any(whole.ended_by_budget or whole.rounds > moment.rounds for whole, moment in both):
         return []
     found = dict.fromkeys(
         (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
     )
-    return [limit(amount, kind) + " a client" * (kind == "client_bytes") for kind, amount in found]
+    return [limit(amount, kind) + QUANTITIES[kind].each for kind, amount in found]
 
 
 def meaning(run: RunResult) -> str:
@@ -191,8 +190,8 @@ def answers(run: RunResult) -> list[str]:
     only = f"only the baseline {listed(run.baselines)} ran" if run.baselines == run.labels else ""
     if not run.trained:
         return [
-            f"Least {name} a round:  {_standing(standing, kind)}"
-            for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
+            f"Least {COSTS[kind]} a round:  {_standing(standing, kind)}"
+            for kind, standing in _per_round(run).items()
             if standing is not None
         ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
     limits, rounds = limits_of(run), {each.rounds for label in run.compared for each in run.moments[label]}
@@ -295,10 +294,10 @@ def _per_round(run: RunResult) -> dict[str, Comparison | None]:
 
     def costs(kind: Any) -> dict[str, BySeed]:
         return figures_by_seed(
-            run, lambda e: e.spent(kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
+            run, lambda e: figure(e, kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
         )
 
-    return {kind: compared(found, highest=False) if (found := costs(kind)) else None for _, kind in COSTS}
+    return {kind: compared(found, highest=False) if (found := costs(kind)) else None for kind in COSTS}
 
 
 def decide(run: RunResult) -> tuple[int, str] | None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgefl.record.figures import Floats
+from edgefl.record.metric import Metric
 from edgefl.record.summary import Absent
-from edgefl.report.curves import Floats, curves_of
+from edgefl.report.curves import curves_of
 from edgefl.report.quantities import quantity
 from edgefl.wording import counted
 
 if TYPE_CHECKING:
-    from edgefl.record.metric import Metric
     from edgefl.report.run_result import RunResult
 
 GAIN = 0.005

@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgefl.errors import UserError, nearest
 from edgefl.files import writing
+from edgefl.record.figures import QUANTITIES, Quantity
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curves_of, mean_curve
@@ -28,16 +29,12 @@ if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
 
 
-Over = Literal["time", "traffic", "energy", "computation", "rounds"]
+def axes_of(runs: Sequence[RunResult]) -> dict[str, Quantity]:
+    """The x-axes by name: the quantities that can be one and that all runs have, rounds last."""
+    own = [{each["name"] for each in run.summary.get("figures", ())} for run in runs]
+    known = [each for each in QUANTITIES.values() if each.axis and (each.built_in or all(each.name in e for e in own))]
+    return {each.axis.partition(",")[0]: each for each in sorted(known, key=lambda each: each.name == "rounds")}
 
-PANELS: dict[Over, tuple[str, str]] = {
-    "time": ("seconds", "time"),
-    "traffic": ("bytes", "traffic, down and up"),
-    "energy": ("joules", "energy"),
-    "computation": ("flops", "computation"),
-    "rounds": ("rounds", "rounds"),
-}
-"""Of each x-axis the kind of cost, and the label."""
 
 # Okabe and Ito's palette for colour-blind readers, without the light yellow, which is not visible on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#22262B", "#56B4E9", "#E69F00")
@@ -58,7 +55,7 @@ def write_pictures(run: RunResult) -> list[Path]:
 
 def accuracy_figure(
     runs: Sequence[RunResult],  # the finished runs
-    over: Sequence[Over] = ("time", "traffic"),  # the x-axis of each panel
+    over: Sequence[str] = ("time", "traffic"),  # the x-axis of each panel
     methods: Sequence[str] = (),  # the labels of the methods shown; all if empty
     size: tuple[float, float] | None = None,  # inches; by default as wide as a page, or a panel of about half of it
 ) -> Figure:
@@ -69,14 +66,18 @@ def accuracy_figure(
     panel's cost is a vertical line, and a cross marks where another budget on joules or FLOPs is exhausted.
 
     Raises:
-        UserError: no run has such a method.
+        UserError: no run has such a method, or not all have such an axis.
     """
     run, count = runs[0], len(over)
     figure = new_figure(figsize=size or (9.0 if count > 1 else 5.0, 4.3 if count > 1 else 3.6), layout="constrained")
     axes = list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
     curves = _curves_of(runs, methods)
     lowest = _lowest(run.metric, curves)
-    for ax, (kind, name) in zip(axes, [PANELS[each] for each in over], strict=True):
+    known = axes_of(runs)
+    for ax, axis in zip(axes, over, strict=True):
+        if axis not in known:
+            raise UserError(f"no x-axis '{axis}' of these runs; {nearest(axis, known)}", file=str(run.path))
+        kind, name = known[axis].name, known[axis].axis
         largest = [float(curve.spent[kind][-1]) for curve in chain.from_iterable(curves.values())]
         unit = unit_for(largest, "count" if kind == "rounds" else kind)
         for number, (label, found) in enumerate(curves.items()):
@@ -216,8 +217,8 @@ def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float, l
 def _draw_exhausted(
     ax: Axes, runs: Sequence[RunResult], found: Sequence[Curve], kind: str, scale: float, *, colour: str
 ) -> None:
-    """Draw a cross on the mean line where the joules or FLOPs are used up, if they are in every seed."""
-    others = {"joules", "flops"} - {kind}
+    """Draw a cross on the mean line where another budget is used up, if they are in every seed."""
+    others = {each.name for each in QUANTITIES.values() if each.axis and each.limit} - {"seconds", "bytes", kind}
     limits = sorted(
         {(each.kind, each.limit) for result in _results(runs) for each in result.budgets if each.kind in others}
     )
@@ -255,11 +256,11 @@ def drawings(runs: Sequence[RunResult]) -> dict[str, str]:
             _element(accuracy_svg(runs, over, size), over, width, f"{runs[0].metric.word} over {over}")
             for width, size in _SIZES.items()
         )
-        for over in PANELS
+        for over in axes_of(runs)
     }
 
 
-def accuracy_svg(runs: Sequence[RunResult], over: Over, size: tuple[float, float]) -> str:
+def accuracy_svg(runs: Sequence[RunResult], over: str, size: tuple[float, float]) -> str:
     """One panel as an SVG file."""
     return drawn(accuracy_figure(runs, [over], size=size), "svg").decode()
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from edgefl import shipped
 from edgefl.errors import UserError
+from edgefl.record.figures import spent_by_round
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import column, spent_by_round
+from edgefl.report.curves import column, columns
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import by_run, described, run_names
 from edgefl.report.run_result import RunResult
@@ -125,7 +126,7 @@ def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult)
         gain = metric == "accuracy_gain"
         return fitted.cumulative - (shared.cumulative if gain else 0.0) if fitted and shared else None
     table = run.rounds_of(label, result.seed)
-    spent = spent_by_round(table)
+    spent = spent_by_round(columns(table))
     limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}
     within = [spent[kind] <= limit for kind, limit in limits.items()]
     counted = int(np.all(within, axis=0).sum()) if within else len(table)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from edgefl.record.figures import QUANTITIES
 from edgefl.report.statistics import Estimate
 
 
@@ -86,7 +87,7 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
         return Unit("", 1.0)
     if dimension == "number":
         return Unit("", 1.0, max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(largest)))) if largest else 0)
-    ladder = LADDERS[dimension]
+    ladder = LADDERS.get(dimension) or _ladder(dimension)
     least = ("s", 1.0) if dimension == "seconds" and not largest else ladder[0]
     steps = [step for step in ladder if largest >= FROM.get(*step)] or [least]
     while len(steps) > 1 and min(sizes) < 10 * steps[-2][1] and largest < 1e5 * steps[-2][1]:
@@ -95,6 +96,12 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     figure = largest / scale
     decimals = 0 if figure == 0 or symbol == "B" else max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(figure))))
     return Unit(symbol, scale, decimals)
+
+
+def _ladder(dimension: str) -> list[tuple[str, float]]:
+    """The units of a quantity by its name, or of another unit by its symbol."""
+    unit = QUANTITIES[dimension].unit if dimension in QUANTITIES else dimension
+    return LADDERS.get(unit) or [(prefix + unit, scale) for prefix, scale in (("", 1.0), ("k", 1e3), ("M", 1e6))]
 
 
 def quantity(value: float, dimension: str) -> str:
@@ -113,7 +120,7 @@ def limit(value: float, dimension: str) -> str:
     >>> limit(60.0, "seconds"), limit(5000.0, "joules"), limit(0.8, "fraction"), limit(0.925, "fraction")
     ('60 s', '5 kJ', '80 %', '92.5 %')
     """
-    unit = unit_for([value], "bytes" if dimension == "client_bytes" else dimension)
+    unit = unit_for([value], dimension)
     return f"{float(f'{value / unit.scale:.6g}'):.6g} {unit.symbol}".rstrip()
 
 

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
+from edgefl.record.figures import QUANTITIES, Quantity, at, figure
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.paired import seconds_to
@@ -20,80 +21,41 @@ if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
 
 
-class Figure(NamedTuple):
-    """One figure."""
-
-    path: str  # its place in a SeedResult, which is also its place in JSON
-    dimension: str  # a dimension of quantities, or METRIC
-    head: str  # its heading in --details
-    column: str = ""  # its name in CSV if it is not the path's
-    whole: bool = False  # whether it is a figure of the whole run, not of the moment that tables show
-
-    @property
-    def name(self) -> str:
-        """Its name in CSV."""
-        return self.column or self.path.replace(".", "_")
-
-    def of(self, result: SeedResult) -> float | None:
-        """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
-        found: Any = None if self in OUTCOME and result.trained_nothing else result
-        for name in self.path.split("."):
-            found = None if found is None else getattr(found, name)
-        value: float | None = found
-        return value
-
-
 METRIC = "metric"
-"""The dimension of figures that are values of the run's metric, in whatever it is shown."""
+"""The unit of figures that are values of the run's metric, in whatever it is shown."""
+
+
+def _outcome(path: str, unit: str, head: str, *, whole: bool = False) -> Quantity:
+    return Quantity(path.replace(".", "_"), unit, head=head, path=path, whole=whole)
+
 
 OUTCOME = (
-    Figure("accuracy.final", "fraction", "accuracy"),
-    Figure("accuracy.best", "fraction", "best accuracy"),
-    Figure("metric.final", METRIC, "metric"),
-    Figure("metric.best", METRIC, "best metric"),
-    Figure("clients.mean", METRIC, "mean of clients", whole=True),
-    Figure("clients.worst_tenth", METRIC, "worst tenth of clients", whole=True),
-    Figure("clients.cumulative", METRIC, "all clients' samples", whole=True),
-    Figure("personalisation.mean", METRIC, "personalised, mean", whole=True),
-    Figure("personalisation.worst_tenth", METRIC, "personalised, worst tenth", whole=True),
-    Figure("personalisation.cumulative", METRIC, "personalised, all samples", whole=True),
-    Figure("ensemble.final", METRIC, "ensemble", whole=True),
+    _outcome("accuracy.final", "fraction", "accuracy"),
+    _outcome("accuracy.best", "fraction", "best accuracy"),
+    _outcome("metric.final", METRIC, "metric"),
+    _outcome("metric.best", METRIC, "best metric"),
+    _outcome("clients.mean", METRIC, "mean of clients", whole=True),
+    _outcome("clients.worst_tenth", METRIC, "worst tenth of clients", whole=True),
+    _outcome("clients.cumulative", METRIC, "all clients' samples", whole=True),
+    _outcome("personalisation.mean", METRIC, "personalised, mean", whole=True),
+    _outcome("personalisation.worst_tenth", METRIC, "personalised, worst tenth", whole=True),
+    _outcome("personalisation.cumulative", METRIC, "personalised, all samples", whole=True),
+    _outcome("ensemble.final", METRIC, "ensemble", whole=True),
 )
-COST = (
-    Figure("seconds", "seconds", "time"),
-    Figure("rounds", "count", "rounds"),
-    Figure("rounds_without_update", "count", "rounds without update"),
-    Figure("refused", "count", "refused jobs"),
-    Figure("transfers.breaks", "count", "broken attempts", whole=True),
-    Figure("transfers.retries", "count", "retries", whole=True),
-    Figure("transfers.failed", "count", "failed transfers", whole=True),
-    Figure("bytes.down", "bytes", "down"),
-    Figure("bytes.up", "bytes", "up"),
-    Figure("bytes.wasted", "bytes", "wasted", whole=True),
-    Figure("joules", "joules", "energy"),
-    Figure("ratio_to_optimum", "number", "× shortest round"),
-    Figure("communication.exposed_seconds", "seconds", "exposed transfers", "exposed_seconds"),
-    Figure("communication.hidden_seconds", "seconds", "hidden transfers", "hidden_seconds"),
-    Figure("blocks.actual", "bytes", "blocks, actual bytes", "bytes_down_actual_blocks"),
-    Figure("blocks.uniform", "bytes", "blocks at 1/M", "bytes_down_uniform_blocks"),
-    Figure("blocks.front_age", "rounds", "age of stale blocks", "front_block_age", whole=True),
-)
-FIGURES = OUTCOME + COST
-"""All figures; the times to targets are between those of the outcome and those of the cost."""
 
 
-def nested(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures by path as an object in an object.
+def all_figures() -> list[Quantity]:
+    """All figures; the times to targets are between those of the outcome and those of the cost."""
+    return [*OUTCOME, *(each for each in QUANTITIES.values() if each.head or each.of)]
 
-    >>> nested({"seconds": 1.0, "bytes.up": 2, "bytes.down": 3})
-    {'seconds': 1.0, 'bytes': {'up': 2, 'down': 3}}
-    """
-    found: dict[str, Any] = {}
-    for path, value in figures.items():
-        *above, name = path.split(".")
-        inner = found.setdefault(above[0], {}) if above else found
-        inner[name] = value
-    return found
+
+def _value(quantity: Quantity, result: SeedResult) -> float | None:
+    """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
+    if quantity not in OUTCOME:
+        value: float | None = figure(result, quantity.name)
+    else:
+        value = None if result.trained_nothing else at(result, quantity.place)
+    return value
 
 
 @dataclass(frozen=True)
@@ -113,7 +75,6 @@ class Row:
     stops: tuple[tuple[str, int], ...]  # the number of seeds that ended for each reason, most frequent first
     messages: dict[str, str]  # for each reason of an early end, the message of the first seed
     metric: Metric  # the metric of the run's models
-    traffic: Estimate | None  # bytes in both directions
     smoothed: Estimate | None = None  # the metric's moving average if targets refer to it
     # the updates that were not aggregated because clients were late or dropped out, of how many
     lost: tuple[int, int] = (0, 0)
@@ -244,9 +205,9 @@ def described(runs: Sequence[RunResult]) -> list[dict[str, object]]:
     ]
 
 
-def dimension_of(figure: Figure, row: Row) -> str:
+def dimension_of(quantity: Quantity, row: Row) -> str:
     """The dimension in which a figure of a row is shown."""
-    return row.metric.dimension if figure.dimension == METRIC else figure.dimension
+    return row.metric.dimension if quantity.unit == METRIC else quantity.unit
 
 
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
@@ -259,26 +220,23 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         label=label,
         seeds=len(results),
         figures={
-            figure.path: mean_or_none([figure.of(result) for result in found])
-            for figure in FIGURES
-            for found in [results if figure.whole or figure.dimension == "count" else spent]
-            if (part := figure.path.partition(".")[0]) != hidden
-            and all(getattr(result, part) is not None for result in results)
+            each.place or each.name: mean_or_none([_value(each, result) for result in found])
+            for each in all_figures()
+            for found in [results if each.whole or each.unit == "count" else spent]
+            if (part := each.place.partition(".")[0]) != hidden
+            and all(not part or getattr(result, part, None) is not None for result in results)
         },
         targets={value: time_to_target([seconds_to(value, result) for result in results]) for value in values},
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
-        traffic=mean_or_none([float(each.bytes.down + each.bytes.up) for each in spent]),
         smoothed=mean_or_none([result.metric.ema for result in measured]) if run.smoothed else None,
         lost=_lost(label, results, run),
     )
 
 
 def _lost(label: str, results: Sequence[SeedResult], run: RunResult) -> tuple[int, int]:
-    fates = {fate for each in results for fate, amount in each.bytes.by_fate.items() if amount}
-    failed = any(each.transfers is not None and each.transfers.failed for each in results)
-    if not fates & {"late", "dropped"} and not failed:
+    if not any(figure(each, name) for each in results for name in ("bytes_late", "bytes_dropped", "transfers_failed")):
         return 0, 0
     tables = [run.rounds_of(label, each.seed) for each in results]
     began, used = (
@@ -292,24 +250,21 @@ def goals(rows: Sequence[Row]) -> list[float]:
     return sorted({goal for row in rows for goal in row.targets}, reverse=rows[0].metric.better == "lower")
 
 
-LIMITS = {
-    "seconds": "time",
-    "bytes": "traffic",
-    "joules": "energy",
-    "flops": "computing",
-    "client_bytes": "traffic of a client",
-}
-"""Names of the budgets."""
-
 ENDS = {
-    **LIMITS,
     "rounds": "last round",
     "target": "last target",
     "trained": "last trained round",
     "stalled": "stall",
     "diverged": "divergence",
 }
-"""What ended a run, in words."""
+"""What ended a run, in words; budgets have the names of their quantities."""
+
+
+def end(reason: str) -> str:
+    """What ended a run, in words."""
+    quantity = QUANTITIES.get(reason)
+    return quantity.limit if quantity is not None and quantity.limit else ENDS.get(reason, reason)
+
 
 IN_VAIN = ("stalled", "diverged", "fault")
 """The reasons of an early end that no budget and no target gave."""
@@ -318,8 +273,8 @@ IN_VAIN = ("stalled", "diverged", "fault")
 def ended_by(row: Row) -> str:
     """What ended the method's seeds: ``time``, or ``time 2/3, traffic 1/3``."""
     if len(row.stops) == 1:
-        return ENDS.get(row.stops[0][0], row.stops[0][0])
-    return ", ".join(f"{ENDS.get(reason, reason)} {count}/{row.seeds}" for reason, count in row.stops)
+        return end(row.stops[0][0])
+    return ", ".join(f"{end(reason)} {count}/{row.seeds}" for reason, count in row.stops)
 
 
 def none_completed_a_round(rows: Sequence[Row]) -> bool:
@@ -348,7 +303,7 @@ def _early_ends(row: Row) -> list[str]:
             hint = ""
             if reason == "diverged" and row.metric.name in ("rmse", "mae") and "in round 1:" in message:
                 hint = "; scale the targets to a deviation of about 1, or lower training.local.lr"
-            found.append(f"ended by {ENDS.get(reason, reason)}{which}: {message}{hint}")
+            found.append(f"ended by {end(reason)}{which}: {message}{hint}")
     return found
 
 

@@ -14,11 +14,11 @@ from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.emulation import Emulation, read_emulation
+from edgefl.record.figures import Quantity, declare, moment
 from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES
-from edgefl.record.summary import Accuracy, Blocks, Communication, SeedResult, read_run
-from edgefl.report.curves import column, spent_by_round
-from edgefl.units import at_most, slack
+from edgefl.record.summary import SeedResult, read_run
+from edgefl.report.curves import column, columns
 from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
 
@@ -27,66 +27,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from matplotlib.figure import Figure
-
-    from edgefl.report.pictures import Over
-
-
-def at_the_moment(result: SeedResult, table: pa.Table, until: float = math.inf) -> SeedResult:
-    """A seed's result with the figures of the last round in ``rounds.parquet`` within all budgets.
-
-    Bytes by fate, broken transfers, results of clients and the ensemble stay those of the whole run. ``until``: the
-    seconds at which a budget of bytes of each client was exhausted, which rounds do not show.
-    """
-    spent = spent_by_round(table)
-    limits = [(spent[each.kind], each.limit) for each in result.budgets if each.kind in spent]
-    within = [spent["seconds"] < until, *(amounts <= limit + slack(limit) for amounts, limit in limits)]
-    count = int(np.all(within, axis=0).sum())
-    table = table.slice(0, count)
-
-    def total(name: str) -> Any:
-        return sum(table.column(name).to_pylist())
-
-    known, averages, ratios = (
-        values[np.isfinite(values)]
-        for values in (column(table, name) for name in ("metric", "metric_ema", "ratio_to_optimum"))
-    )
-    metric = result.metric
-    if count < result.rounds or result.stop.reason == "trained":  # else the last model, evaluated at the run's end
-        metric = metric.model_copy(
-            update={
-                "final": float(known[-1]) if len(known) else None,
-                "best": metric.metric.best(*known.tolist()) if len(known) else None,
-                "ema": float(averages[-1]) if len(averages) else None,
-            }
-        )
-    figures: dict[str, Any] = {"final": metric.final, "best": metric.best, "ema": metric.ema}
-    seconds = float(spent["seconds"][count - 1]) if count else 0.0
-    reached = [each.seconds is not None and at_most(each.seconds, seconds) for each in result.targets]
-    changes: dict[str, Any] = {
-        "metric": metric,
-        "accuracy": Accuracy(**(figures if metric.metric.is_accuracy else dict.fromkeys(figures))),
-        "rounds": count,
-        "rounds_without_update": sum(not number for number in table.column("aggregated").to_pylist()),
-        "refused": total("refused"),
-        "seconds": seconds,
-        "flops": total("flops"),
-        "joules": total("joules"),
-        "bytes": result.bytes.model_copy(update={"down": total("bytes_down"), "up": total("bytes_up")}),
-        "communication": Communication(
-            exposed_seconds=total("exposed_seconds"), hidden_seconds=total("hidden_seconds")
-        ),
-        "targets": tuple(
-            each if now else each.model_copy(update={"reached": False, "seconds": None})
-            for each, now in zip(result.targets, reached, strict=True)
-        ),
-    }
-    if result.blocks is not None:
-        blocks: Blocks = result.blocks
-        sums = {"actual": total("blocks_actual"), "uniform": total("blocks_uniform")}
-        changes["blocks"] = blocks.model_copy(update=sums)
-    if len(ratios):
-        changes["ratio_to_optimum"] = float(ratios.mean())
-    return result.model_copy(update=changes)
 
 
 def scatter(values: list[float], labels: int | None) -> float:
@@ -123,6 +63,8 @@ class RunResult:
     def __init__(self, path: str | Path) -> None:
         self.path = self.given = user_path(path, argument="path")
         self.summary, typed = read_run(self.path)
+        for each in typed.figures:
+            declare(Quantity(**each))
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
         self.scenario: dict[str, Any] = read_yaml(self.paths.scenario)
 
@@ -182,25 +124,12 @@ class RunResult:
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:
         """The results at the end of the last round within all budgets; if it continued without one, at its end."""
         found = {
-            label: tuple(
-                at_the_moment(each, self.rounds_of(label, each.seed), self._end_of_client_bytes(label, each))
-                for each in results
-            )
+            label: tuple(moment(each, columns(self.rounds_of(label, each.seed))) for each in results)
             for label, results in self.results.items()
         }
         of = [found[label] for label in self.compared]
         continued = self.scenario.get("stop") == "rounds" and any(e.budgets for each in of for e in each)
         return self.results if continued and not any(all(e.rounds for e in each) for each in of) else found
-
-    def _end_of_client_bytes(self, label: str, result: SeedResult) -> float:
-        """When a budget of bytes of each client was exhausted in a run that continued."""
-        limits = [each.limit for each in result.budgets if each.kind == "client_bytes"]
-        if not limits or result.client_bytes <= limits[0] or result.stop.reason == "client_bytes":
-            return math.inf
-        from edgefl.record.tables import read_events
-
-        found = read_events(self.of(label, result.seed).events, ["budget"])
-        return next((each.time for each in found if each.item == "client_bytes"), math.inf)
 
     @cached_property
     def scatter(self) -> dict[str, float]:
@@ -230,14 +159,14 @@ class RunResult:
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """The rounds of one method and seed, as in its ``rounds.parquet``."""
-        from edgefl.record.rounds import ROUNDS
+        from edgefl.record.rounds import OWN
         from edgefl.record.tables import read_parquet
 
         self.check_labels([label])
         if seed not in [result.seed for result in self.results[label]]:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
-        return read_parquet(self.of(label, seed).rounds, ROUNDS)
+        return read_parquet(self.of(label, seed).rounds, OWN)
 
     def check_labels(self, labels: Iterable[str]) -> None:
         """Refuse labels that no method of the run has."""
@@ -262,12 +191,12 @@ class RunResult:
                 tables.append(table.add_column(1, "seed", pa.array([result.seed] * len(table), pa.int64())))
         return pa.concat_tables(tables, promote_options="permissive")
 
-    def plot(self, *over: Over, methods: Sequence[str] = ()) -> Figure:
+    def plot(self, *over: str, methods: Sequence[str] = ()) -> Figure:
         """Accuracy, or another metric of the task, as a matplotlib figure.
 
         Args:
-            over: the x-axis of each panel: ``time``, ``traffic``, ``energy``, ``computation`` or ``rounds``; time and
-                traffic if none is given.
+            over: the x-axis of each panel: ``time``, ``traffic``, ``energy``, ``computation``, ``rounds`` or the name
+                of a quantity of the scenario's; time and traffic if none is given.
             methods: the labels of the methods shown; all if empty.
         """
         from edgefl.report.pictures import accuracy_figure

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgefl.errors import UserError
+from edgefl.record.figures import COSTS, Totals
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.record.summary import SeedResult
@@ -23,7 +24,6 @@ from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate
 from edgefl.units import slack
 
-COSTS = ("seconds", "bytes", "joules")
 """What is known of each round under each condition."""
 
 
@@ -71,7 +71,7 @@ class Sensitivity:
         amounts = {name: column(table, name) for name in COSTS}
         return {
             key: Curve(
-                {name: values[own] for name, values in amounts.items()},
+                Totals({name: values[own] for name, values in amounts.items()}),
                 column(self.run.rounds_of(*key[:2]), metric_of(self.run))[: len(own)],
             )
             for key, own in rows.items()

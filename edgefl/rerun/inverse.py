@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from edgefl.experiment.recording import Recording
 from edgefl.fleet import fits, fleet_step_seconds
 from edgefl.network.capacities.base import DIRECTIONS
 from edgefl.record.costs import StepKey, read_costs
-from edgefl.record.kinds import BudgetKind
+from edgefl.record.figures import COSTS
 from edgefl.record.metric import Metric
 from edgefl.report.quantities import quantity
 from edgefl.rerun.changes import (
@@ -41,13 +41,10 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.units import UNITS
 from edgefl.wording import listed
 
-KINDS: tuple[BudgetKind, ...] = ("seconds", "bytes", "joules")
-"""What a condition may limit: virtual time, bytes in both directions, energy of all devices."""
-
 Name = str
 """``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
 
-Failure = tuple[BudgetKind | Literal["memory", "training"], str]
+Failure = tuple[str, str]
 """Why a condition is not met, and a sentence if something else would be trained."""
 
 QUESTIONS: dict[Name, str] = {
@@ -65,7 +62,7 @@ class Condition(NamedTuple):
     metric: Metric
     value: float
     smoothed: bool
-    limits: Mapping[BudgetKind, float]
+    limits: Mapping[str, float]
 
 
 def parse_condition(text: str, scenario: Scenario) -> Condition:
@@ -83,7 +80,7 @@ def parse_condition(text: str, scenario: Scenario) -> Condition:
         chosen = with_overrides(scenario, changes, run_code=False)
     except UserError as error:
         raise UserError(error.message, file=f"--for '{text}'") from None
-    limits = {kind: limit for kind in KINDS if (limit := getattr(chosen.budgets, kind)) is not None}
+    limits = {kind: limit for kind in COSTS if (limit := getattr(chosen.budgets, kind)) is not None}
     (value,) = values_of(chosen.targets)
     return Condition(scenario.task.measured, value, smoothed, limits)
 
@@ -106,10 +103,10 @@ def _changes(text: str, scenario: Scenario) -> tuple[bool, dict[str, Any]]:
     return name.endswith("_ema"), {"targets": [{"metric": name.removesuffix("_ema"), bound: value}], "budgets": budgets}
 
 
-def _kind_of(quantity: str) -> BudgetKind:
+def _kind_of(quantity: str) -> str:
     """What a quantity limits, by its unit."""
     unit = re.split(r"[\d\s.]", quantity.strip())[-1]
-    kind = next((each for each in KINDS if unit in UNITS[each]), None)
+    kind = next((each for each in COSTS if unit in UNITS[each]), None)
     if kind is None:
         raise UserError(f"expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '{quantity}'")
     return kind
@@ -179,7 +176,7 @@ class _Replayed:
         }
         return changes[name](setup, factor) if name in changes else setup
 
-    def until_reached(self, setup: Setup, limits: Mapping[BudgetKind, float]) -> Outcome:
+    def until_reached(self, setup: Setup, limits: Mapping[str, float]) -> Outcome:
         """Simulate until the value is reached, or a limit exceeded."""
         wanted = self.condition
         target = Limits(limits, [wanted.value], wanted.metric, smoothed=wanted.smoothed)
@@ -266,11 +263,10 @@ def _of_method(
         metric = condition.metric
         best = listed([f"{quantity(own[seed].best, metric.dimension)} with seed {seed}" for seed in never])
         return {**found, "needs_training": f"the run does not reach the value; its best {metric.word} is {best}"}
-    worst_first = sorted(reached, key=lambda seed: -reached[seed].seconds)
+    worst_first = sorted(reached, key=lambda seed: -reached[seed]["seconds"])
     timed = timed_decision(replayed.recordings.values())
     answers = {name: replayed.answer(name, worst_first) for name in asked if timed is None or name == "battery"}
-    spent = [{"seconds": e.seconds, "bytes": e.spent.bytes, "joules": e.spent.joules} for e in reached.values()]
-    most = {kind: max(each[kind] for each in spent) for kind in KINDS}
+    most = {kind: max(each[kind] for each in reached.values()) for kind in COSTS}
     return {**found, "spent": most, "needs_training": timed, "answers": answers}
 
 

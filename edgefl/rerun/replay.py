@@ -115,7 +115,8 @@ class Replay:
             entries[label].append(entry)
         write_costs({label: each.rows() for label, each in self._run.costs.items()}, RunPaths(folder).costs)
         inputs = {**inputs, SCENARIO: digest_of_scenario(data)}
-        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, self._run.software)
+        software, own = self._run.software, scenario.quantities
+        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, software, figures=own)
 
     def _copy(self, label: str, seed: int, folder: Path, names: Iterable[str]) -> None:
         """Copy those of these files that the finished run has."""

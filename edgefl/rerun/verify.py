@@ -30,7 +30,7 @@ from edgefl.record.costs import read_costs
 from edgefl.record.emulation import read_emulation
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
-from edgefl.record.rounds import ROUNDS
+from edgefl.record.rounds import OWN
 from edgefl.record.summary import SeedResult, Summary, read_run
 from edgefl.record.tables import read_events, read_parquet
 from edgefl.scenario import Scenario, load_scenario
@@ -137,7 +137,7 @@ def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, label: str, en
         scenario = scenario_for(scenario, recipe_of(scenario, method))
     return Record(
         events=list(read_events(paths.events)),
-        rounds=read_parquet(paths.rounds, ROUNDS).to_pydict(),
+        rounds=read_parquet(paths.rounds, OWN).to_pydict(),
         summary=entry,
         fleet=assign(scenario.fleet, scenario.data.clients, entry.seed),
         emulation=read_emulation(paths.emulation),
@@ -181,8 +181,9 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
                 found, expected = getattr(logged, name), getattr(event, name)
                 yield f"{at(logged)}: {name} is {found}, but {expected} follows from the scenario"
                 return
-        for name, values in read_parquet(derived.rounds, ROUNDS).to_pydict().items():
-            if not _same(record.rounds[name], values):
+        again_rounds = read_parquet(derived.rounds, OWN).to_pydict()
+        for name in record.rounds.keys() & again_rounds.keys():
+            if not _same(record.rounds[name], again_rounds[name]):
                 yield f"rounds.parquet: the column {name} does not follow from the scenario"
     yield from _of_summary(record.summary.written(), entry.written())
 
@@ -197,13 +198,13 @@ def _with_samples(entry: SeedResult, scenario: Scenario) -> SeedResult:
 
 def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:
     """The entries of ``summary.json`` that do not follow from the scenario."""
-    optional = {"batteries", "absent"} - recorded.keys()  # of runs by an earlier build
     for name, value in derived.items():
-        found = recorded.get(name)
+        found, expected = recorded.get(name, value), value  # a run by an earlier build has fewer figures
         if isinstance(value, dict) and isinstance(found, dict):
             found = {key: each for key, each in found.items() if key in value}  # the others need the data
-        if name not in optional and (name not in recorded or not _same(found, value)):
-            yield f"{name}: summary.json has {recorded.get(name)}, but {value} follows from the scenario"
+            expected = {key: each for key, each in value.items() if key in found}
+        if not _same(found, expected):
+            yield f"{name}: summary.json has {found}, but {expected} follows from the scenario"
 
 
 def _final_model(record: Record, costs: StepCosts, file: Path) -> Iterator[str]:

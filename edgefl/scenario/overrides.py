@@ -35,6 +35,7 @@ FILES: dict[str, Place] = {
     "data.partition.file": "file",
     "fleet.*.profile": "profile",
     "fleet.*.availability.file": "file",
+    "figures.*.python": "code",
     "flower.app": "root",
     "methods.*.app": "root",
     "methods.*.python": "code",
@@ -116,6 +117,8 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
         if what != "profile":
             each_at(result, pattern.split("."), _without_file if what == "code" else _emptied)
     each_at(result, ["training", "engine", "kind"], _emptied_if_alike)
+    if not result.get("figures"):  # earlier builds did not write it
+        result.pop("figures", None)
     return result
 
 

@@ -35,7 +35,6 @@ REMOVED = (
     Removed("data.feature_skew.kind", "noise, or data of your own", choice="shift"),
     Removed("data.feature_skew.levels", "noise that grows with the client's number", ("graded",)),
     Removed("training.engine.convolutions", "kind: sequential where grouped convolutions are slow", ("grouped",)),
-    Removed("protocol.deadline.kind", "a deadline in seconds, or over_select", choice="adaptive"),
     Removed("sweep.halving", "optuna, or fewer settings (random)"),
     Removed(f"{_TRANSPORT}.header_bytes", "packet_bytes, of which 52 are headers", (52,)),
     Removed(f"{_TRANSPORT}.framing_bytes", "capacities of links without what frames take", (0,)),

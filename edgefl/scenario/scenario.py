@@ -18,17 +18,21 @@ from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Part, check, parts_of
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
+from edgefl.record.figures import Quantity
 from edgefl.record.metric import Metric
 from edgefl.registry import Unread
 from edgefl.scenario.components import Data, Model, Task, built_at, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.sections import (
+    Budgets,
     EvaluationSpec,
+    FigureSpec,
     Published,
     SweepSpec,
     Target,
     TrainingSpec,
     check_targets,
+    quantity_of,
     values_of,
 )
 from edgefl.scheduling.selection.uniform import Fixed
@@ -110,7 +114,10 @@ class Scenario(Options):
         description="models that a finished run keeps: none, the last server model, or also the local models that were "
         "averaged into it",
     )
-    budgets: BudgetSpec = Field(default_factory=BudgetSpec, description="limits on what a run may spend")
+    figures: tuple[FigureSpec | str, ...] = Field(
+        default=(), description="quantities of your own, from Python files or plug-ins, that runs charge and report"
+    )
+    budgets: Budgets = Field(default_factory=Budgets, description="limits on what a run may spend")
     stop: Literal["budget", "rounds", "target"] = Field(
         default="budget",
         description="budget: at the first exhausted budget; target: also when every target is reached; "
@@ -161,7 +168,21 @@ class Scenario(Options):
         self._check_fits()
         return self
 
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The quantities of its figures, without those whose files may not be executed."""
+        found = []
+        for index, each in enumerate(self.figures):
+            with built_at(f"figures.{index}"):
+                found.append(quantity_of(each))
+        return [each for each in found if each is not None]
+
     def _check_lists(self) -> None:
+        known = [*BudgetSpec.model_fields, *(each.name for each in self.quantities if each.limit)]
+        if len(self.quantities) == len(self.figures):  # else a file of a run directory is not executed
+            for name in self.budgets.model_extra or ():
+                if name not in known:
+                    raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")
         check_world(self, self.task.measured)
         if self.personalisation is not None and self.data.test != "partitioned":
             raise UserError(

@@ -5,17 +5,22 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, nearest
+from edgefl.input_file import InputCode
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.options import Options
+from edgefl.record.figures import Quantity, declare
 from edgefl.record.metric import Metric
+from edgefl.registry import PlugIns, object_of
 from edgefl.scenario.components import Bandwidth, Named, Selection
 from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.scheduling.selection.base import selection
+from edgefl.simulation.accounts import BudgetSpec
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
 from edgefl.training.kept_states import EnsembleSpec
 from edgefl.units import Seconds, TrafficBytes
+from edgefl.user_code import UserCode
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SweepMetric = Literal["accuracy", "best", "ema"]
@@ -72,6 +77,42 @@ class EvaluationSpec(Options):
     ensemble: EnsembleSpec | None = Field(
         default=None, description="also evaluate the moving average of the global models; null: no"
     )
+
+
+FIGURES = PlugIns("figure", "edgefl.figures", object_of(Quantity))
+"""The quantities of plug-ins."""
+
+
+class FigureSpec(Options):
+    """A quantity of the user's: what a run spends of something."""
+
+    python: InputCode = Field(description="a Quantity in a file, FILE.py:NAME")
+
+
+def quantity_of(entry: str | FigureSpec) -> Quantity | None:
+    """The quantity, declared; ``None`` if its file may not be executed. A text is the name of a plug-in's."""
+    if isinstance(entry, str):
+        if entry not in FIGURES:
+            raise UserError(f"unknown figure '{entry}'; {nearest(entry, FIGURES.names())}")
+        found = FIGURES.load(entry)
+    else:
+        code = UserCode.of(entry.python)
+        if not code.allowed():
+            return None
+        found = code.load(kind=Quantity)
+    if not found.name.isidentifier() or found.source is None or found.total not in ("sum", "max"):
+        raise UserError(f"expected a name of letters, a source, and total 'sum' or 'max', found {found!r}")
+    return declare(found)
+
+
+class Budgets(BudgetSpec, extra="allow"):
+    """Limits on what a run may spend, also of the quantities of the scenario's ``figures``, in their units."""
+
+    __pydantic_extra__: dict[str, Annotated[float, Field(gt=0)] | None]
+
+    def limits(self) -> dict[str, float]:
+        own = {name: limit for name, limit in (self.model_extra or {}).items() if limit is not None}
+        return super().limits() | own
 
 
 class TargetSpec(Options):

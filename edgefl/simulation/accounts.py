@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import sub
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import simpy
 from pydantic import Field
 
-from edgefl.fleet import Direction, FleetAssignment
+from edgefl.fleet import FleetAssignment
 from edgefl.fleet.battery import Charges
 from edgefl.options import Options
-from edgefl.record.kinds import BUDGETS, BudgetKind, Lost, StopReason
+from edgefl.record.figures import Totals
 from edgefl.record.metric import Metric
 from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
 
@@ -60,73 +59,6 @@ class FrontBlocks:
         return front, round * front - sum(kept)
 
 
-@dataclass
-class Ledger:
-    """The totals so far: bytes that arrived, FLOPs executed and joules drawn by all clients together."""
-
-    # bytes_down, bytes_up: include aborted transfers
-    bytes_down: float = 0.0
-    bytes_up: float = 0.0
-    client_bytes: float = 0.0  # delivered to and from the client with the most bytes
-    bytes_useful: float = 0.0  # the part of both for clients whose update was aggregated
-    bytes_late: float = 0.0  # the part for clients that had not returned when their round closed
-    bytes_dropped: float = 0.0  # the part for clients that dropped out
-    # prefetched for a participation that never began, or that then needed other parts
-    bytes_prefetched_in_vain: float = 0.0
-    bytes_retried: float = 0.0  # moved by clients before they restarted their job
-    bytes_broken: float = 0.0  # delivered by attempts to transfer them that broke, and sent again or never
-    bytes_backhaul: float = 0.0  # delivered between the server and averaging cells; not included in the other counts
-    flops: float = 0.0  # training FLOPs; an aborted computation counts in proportion
-    joules: float = 0.0  # of the devices: idle while participating, compute, radio
-    download_seconds: float = 0.0
-    upload_seconds: float = 0.0
-    compute_seconds: float = 0.0
-    # exposed_seconds, hidden_seconds: transfer seconds of each round's critical path that did, and did not, lengthen
-    # the round
-    exposed_seconds: float = 0.0
-    hidden_seconds: float = 0.0
-    # foreseen_seconds, least_seconds: makespans of partial rounds: predicted for the chosen blocks, and for the best
-    # choice of as many blocks
-    foreseen_seconds: float = 0.0
-    least_seconds: float = 0.0
-    # front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see FrontBlocks)
-    front_blocks: int = 0
-    front_block_rounds: int = 0
-    # breaks, repeats, failures: attempts that broke, those that followed another, transfers that failed
-    breaks: int = 0
-    repeats: int = 0
-    failures: int = 0
-
-    @property
-    def bytes(self) -> float:
-        """Bytes delivered in both directions."""
-        return self.bytes_down + self.bytes_up
-
-    def moved(self, direction: Direction, bytes: float, seconds: float) -> None:
-        if direction == "down":
-            self.bytes_down += bytes
-            self.download_seconds += seconds
-        else:
-            self.bytes_up += bytes
-            self.upload_seconds += seconds
-
-    def computed(self, flops: float, seconds: float) -> None:
-        self.flops += flops
-        self.compute_seconds += seconds
-
-    def lost(self, fate: Lost, bytes: float) -> None:
-        """Add ``bytes`` that were lost; those of unfinished jobs have no total."""
-        if fate != "unfinished":
-            total = f"bytes_{fate}"
-            setattr(self, total, getattr(self, total) + bytes)
-
-    def copy(self) -> Self:
-        return type(self)(**vars(self))
-
-    def since(self, earlier: Ledger) -> Ledger:
-        return Ledger(*map(sub, vars(self).values(), vars(earlier).values()))
-
-
 class BudgetSpec(Options, allow_inf_nan=False):
     """Limits on what a run may spend; a kind that is missing or null is not limited.
 
@@ -144,44 +76,33 @@ class BudgetSpec(Options, allow_inf_nan=False):
     flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")
     joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
 
-    def limits(self) -> dict[BudgetKind, float]:
-        return {kind: limit for kind in BUDGETS if (limit := getattr(self, kind)) is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The state of a run at the end of a round: the model's metric, and the amounts spent so far."""
-
-    round: int
-    seconds: float
-    spent: Ledger
-    metric: float
-    ema: float
+    def limits(self) -> dict[str, float]:
+        return {kind: limit for kind in type(self).model_fields if (limit := getattr(self, kind)) is not None}
 
 
 @dataclass
 class Target:
-    """A value of the metric to reach, and the state of the run when it was first reached."""
+    """A value of the metric to reach, and what had been spent when it was first reached."""
 
     value: float
-    reached: Standing | None = None
+    reached: Totals | None = None
 
 
 @dataclass
 class Budget:
-    """A limit, and the state of the run after the last evaluated round within it."""
+    """A limit, and the metric after the last evaluated round within it."""
 
-    kind: BudgetKind
+    kind: str
     limit: float
     exhausted: bool = False
-    within: Standing | None = None
+    within: float | None = None
 
 
 class Limits:
     """The budgets and targets of one run; if ``smoothed``, targets refer to the metric's moving average."""
 
     def __init__(
-        self, budgets: Mapping[BudgetKind, float], targets: Iterable[float], metric: Metric, *, smoothed: bool = False
+        self, budgets: Mapping[str, float], targets: Iterable[float], metric: Metric, *, smoothed: bool = False
     ) -> None:
         self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
         self.targets = [Target(value) for value in targets]
@@ -192,24 +113,23 @@ class Limits:
     def seconds(self) -> Budget | None:
         return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
 
-    def newly_exhausted(self, spent: Ledger) -> list[Budget]:
-        """Budgets that the ledger has newly exceeded; each is returned once."""
+    def newly_exhausted(self, spent: Totals) -> list[Budget]:
+        """Budgets that the totals have newly exceeded; each is returned once."""
         crossed = [each for each in self.budgets if not each.exhausted and each.kind != "seconds"]
-        crossed = [budget for budget in crossed if not at_most(getattr(spent, budget.kind), budget.limit)]
+        crossed = [budget for budget in crossed if not at_most(spent[budget.kind], budget.limit)]
         for budget in crossed:
             budget.exhausted = True
         return crossed
 
-    def round_ended(self, standing: Standing) -> list[Target]:
-        """Record a round's end; return the targets that it reached for the first time."""
+    def round_ended(self, spent: Totals, metric: float, ema: float) -> list[Target]:
+        """Record what was spent up to a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
-            of = standing if budget.kind == "seconds" else standing.spent
-            if at_most(getattr(of, budget.kind), budget.limit) and not math.isnan(standing.metric):
-                budget.within = standing
-        level = standing.ema if self._smoothed else standing.metric
+            if at_most(spent[budget.kind], budget.limit) and not math.isnan(metric):
+                budget.within = metric
+        level = ema if self._smoothed else metric
         reached = [each for each in self.targets if each.reached is None and self.metric.reaches(level, each.value)]
         for target in reached:
-            target.reached = standing
+            target.reached = spent
         return reached
 
     @property
@@ -218,7 +138,7 @@ class Limits:
 
 
 class Accounts:
-    """Updates the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
+    """Updates the totals and the charges of the batteries, and ends the run when a budget is exhausted.
 
     ``charges`` is None if no device has a battery, or a radio that draws energy outside transfers. ``stopped``
     triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
@@ -227,7 +147,7 @@ class Accounts:
     def __init__(
         self, env: simpy.Environment, log: EventLog, fleet: FleetAssignment, seed: int, limits: Limits, *, goes_on: bool
     ) -> None:
-        self.ledger = Ledger()
+        self.totals = Totals()
         batteries, radios = zip(*((each.battery, each.power.radio) for each in fleet.profiles), strict=True)
         powered = any(batteries) or any(each.tail or each.promotion for each in radios)
         self.charges = Charges(list(batteries), fleet.group, seed) if powered else None
@@ -238,20 +158,20 @@ class Accounts:
         self._goes_on = goes_on
 
     def drew(self, client: int, joules: float) -> None:
-        self.ledger.joules += joules
+        self.totals.charge("joules", joules)
         if self.charges is not None:
             self.charges.draw(client, joules, self._env.now)
 
     def check(self) -> None:
-        for budget in self._limits.newly_exhausted(self.ledger):
+        for budget in self._limits.newly_exhausted(self.totals):
             self.exhausted(budget.kind, budget.limit)
 
-    def exhausted(self, kind: BudgetKind, limit: float) -> None:
+    def exhausted(self, kind: str, limit: float) -> None:
         self._log.write(self._env.now, "budget", item=kind, value=limit)
         if not self._goes_on:
             self.stop(kind)
 
-    def stop(self, reason: StopReason) -> None:
+    def stop(self, reason: str) -> None:
         """End the run at this instant, once."""
         if not self.stopped.triggered:
             self.stopped.succeed(reason)

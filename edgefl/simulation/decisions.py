@@ -208,8 +208,8 @@ class Decisions:
             round, "blocks", scheduler.reads, alphas=chosen, foreseen_seconds=foreseen, least_seconds=least
         )
         if math.isfinite(foreseen):
-            self._world.accounts.ledger.foreseen_seconds += foreseen
-            self._world.accounts.ledger.least_seconds += least
+            self._world.accounts.totals.charge("foreseen_seconds", foreseen)
+            self._world.accounts.totals.charge("least_seconds", least)
         return alphas
 
     def local_work(self, round: int, cohort: Sequence[int], finish: CommonFinish) -> tuple[float, dict[int, Plan]]:

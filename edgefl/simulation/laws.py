@@ -4,7 +4,7 @@ The laws use only the run's files and its fleet, and share no code with the simu
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,8 @@ from typing import Any
 from edgefl.fleet import FleetAssignment, compute_joules, idle_joules, transfer_joules
 from edgefl.record.emulation import Emulation
 from edgefl.record.events import Event
-from edgefl.record.kinds import CONTINUED, LOST, EventKind
+from edgefl.record.figures import QUANTITIES, Totals, figure
+from edgefl.record.kinds import CONTINUED, EventKind
 from edgefl.record.summary import SeedResult
 
 TOLERANCE = 1e-9
@@ -71,7 +72,7 @@ def violations(record: Record) -> Iterator[str]:
     if not record.events:
         yield "the log is empty"
         return
-    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, models, totals, rows):
+    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, models, sums):
         yield from law(record)
 
 
@@ -164,10 +165,10 @@ def jobs(record: Record) -> Iterator[str]:
     """A job is aggregated after its update has arrived, or lost with the bytes that it moved, or unfinished at the end.
 
     Prefetched bytes that were not used, bytes before a restart of the job, and bytes of attempts that broke are lost
-    separately. The summary counts all bytes by direction and by fate.
+    separately.
     """
     moved: defaultdict[Job, int] = defaultdict(int)
-    counts: defaultdict[str, int] = defaultdict(int)
+    useful = 0
     sent: set[Job] = set()
     over: dict[Job, str] = {}
     for event in record.events:
@@ -178,10 +179,8 @@ def jobs(record: Record) -> Iterator[str]:
                 sent.add(event.job)
         elif event.kind == "transfer_break" and event.item != "relay":
             moved[event.job] -= bytes
-            counts["broken"] += bytes
         elif event.kind == "lost":
             found = moved.pop(event.job, 0)
-            counts[event.item] += found
             if event.job in over:
                 yield f"{at(event)}: job {event.dispatch} of the client was already {over[event.job]}"
             if found != bytes:
@@ -190,33 +189,13 @@ def jobs(record: Record) -> Iterator[str]:
                 over[event.job] = event.item
         elif event.kind == "aggregation":
             for job in zip(event.facts.get("clients", ()), event.facts.get("dispatches", ()), strict=False):
-                counts["useful"] += moved.pop(job, 0)
+                useful += moved.pop(job, 0)
                 if job in over:
                     yield f"{at(event)}: job {job[1]} of client {job[0]} was already {over[job]}"
                 if job not in sent:
                     yield f"{at(event)}: client {job[0]} had sent no update of its job {job[1]}"
                 over[job] = "aggregated"
-    yield from _bytes(record, counts)
-
-
-def _bytes(record: Record, counts: dict[str, int]) -> Iterator[str]:
-    for event in record.of("transfer_end", "transfer_drop"):
-        counts[{"up": "up", "relay": "backhaul"}.get(event.item, "down")] += int(event.bytes)
-    counts["wasted"] = counts["down"] + counts["up"] - counts["useful"]
-    counts["unfinished"] = counts["wasted"] - sum(counts[fate] for fate in LOST if fate != "unfinished")
-    reported = record.summary.bytes
-    for name in ("down", "up", "backhaul", "useful", "wasted"):
-        if counts[name] != getattr(reported, name):
-            yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
-    for fate in LOST:
-        given = reported.by_fate.get(fate, 0 if fate == "broken" else None)
-        if counts[fate] != given:
-            yield f"bytes.by_fate.{fate}: summary.json has {given}, the log sums to {counts[fate]}"
-    if record.emulation is not None:  # its interfaces carried at least the bytes of the transfers
-        for name in ("down", "up"):
-            found = getattr(record.emulation.wire_bytes, name)
-            if found < counts[name]:
-                yield f"wire_bytes.{name}: emulation.json has {found}, the log's transfers delivered {counts[name]}"
+    yield from _differing(record, "bytes_useful", useful)
 
 
 def energy(record: Record) -> Iterator[str]:
@@ -269,64 +248,58 @@ def models(record: Record) -> Iterator[str]:
             yield f"{at(event)}: the evaluated model is not the result of the last aggregation"
 
 
-def totals(record: Record) -> Iterator[str]:
-    """FLOPs, joules, seconds, rounds and metrics of the summary are those of the log."""
-    reported = record.summary
-    most: Counter[int] = Counter()
+def sums(record: Record) -> Iterator[str]:
+    """The amounts, metrics and losses of ``rounds.parquet`` and of the summary are those of the log."""
+    rows, total = [Totals()], Totals()
+    known = [each for each in QUANTITIES.values() if each.is_of(record.rounds) and each.total == "sum"]
+    sources = [(each.name, each.source) for each in known if each.source is not None]
+    for event in record.events:
+        for name, source in sources:
+            if amount := source(event):
+                rows[-1].charge(name, amount)
+                total.charge(name, amount)
+        if event.kind == "evaluation":
+            loss = event.facts.get("loss")
+            rows[-1] |= {"metric": event.value, "loss": float(loss) if isinstance(loss, int | float) else None}
+        elif event.kind == "round_end":
+            rows[-1] |= {"round": event.round, "seconds": event.time}
+            rows.append(Totals())
+    *rows, unfinished = rows
+    table = record.rounds
+    if len(table["round"]) != len(rows):
+        yield f"rounds.parquet has {len(table['round'])} rows, the log {len(rows)} rounds"
+        return
+    for name in ("round", "seconds", "metric", "loss", *(name for name, _ in sources if name in table)):
+        for number, (found, row) in enumerate(zip(table[name], rows, strict=True), 1):
+            value = row.get(name) if name in ("metric", "loss") else row[name]
+            if found != value and (found is None or value is None or not close(found, value, tolerance=SUM)):
+                yield f"rounds.parquet, row {number}: {name} is {found}, the log gives {value}"
+    for name in ("refused", "aggregated", "rounds_without_update"):  # counted when a round ends
+        total[name] -= unfinished[name]
+    yield from _totals(record, total | {"seconds": record.events[-1].time, "rounds": len(rows)})
+
+
+def _totals(record: Record, counted: dict[str, float]) -> Iterator[str]:
+    """The figures of the summary that differ from those of the log."""
+    reported, most = record.summary, Totals()
     for event in record.of("transfer_end", "transfer_drop"):
-        most[event.client] += int(event.bytes) if event.client >= 0 else 0
-    expected: dict[str, float] = {
-        "flops": sum(event.flops for event in record.events if event.kind != "work"),
-        "joules": sum(event.joules for event in record.events if event.kind != "work"),
-        "seconds": record.events[-1].time,
-        "rounds": len(record.by_kind.get("round_end", ())),
-        "client_bytes": max(most.values(), default=0),
-    }
-    for name, value in expected.items():
-        if not close(value, getattr(reported, name), tolerance=SUM):
-            yield f"{name}: summary.json has {getattr(reported, name)}, the log gives {value}"
-    evaluations = [event.value for event in record.of("evaluation")]
-    if evaluations:
+        if event.client >= 0:
+            most.charge(str(event.client), event.bytes)
+    total = Totals(counted, client_bytes=max(most.values(), default=0), bytes_useful=reported.bytes.useful)
+    for name in (*total, "bytes_wasted", "bytes_unfinished"):
+        yield from _differing(record, name, total[name])
+    if evaluations := [event.value for event in record.of("evaluation")]:
         for name, value in (("final", evaluations[-1]), ("best", reported.metric.metric.best(*evaluations))):
             if value != getattr(reported.metric, name):
                 yield f"metric.{name}: summary.json has {getattr(reported.metric, name)}, the log {value}"
+    if record.emulation is not None:  # its interfaces carried at least the bytes of the transfers
+        for name in ("down", "up"):
+            found, delivered = getattr(record.emulation.wire_bytes, name), int(total[f"bytes_{name}"])
+            if found < delivered:
+                yield f"wire_bytes.{name}: emulation.json has {found}, the log's transfers delivered {delivered}"
 
 
-def rows(record: Record) -> Iterator[str]:
-    """Each row of ``rounds.parquet`` sums the events of its round."""
-    sums: list[dict[str, Any]] = []
-    current = _nothing()
-    for event in record.events:
-        _add(current, event)
-        if event.kind == "round_end":
-            sums.append({**current, "round": event.round, "seconds": event.time})
-            current = _nothing()
-    table = record.rounds
-    if len(table["round"]) != len(sums):
-        yield f"rounds.parquet has {len(table['round'])} rows, the log {len(sums)} rounds"
-        return
-    for index, expected in enumerate(sums):
-        for name, value in expected.items():
-            found = table[name][index]
-            if (found is None) != (value is None) or (value is not None and not close(found, value, tolerance=SUM)):
-                yield f"rounds.parquet, row {index + 1}: {name} is {found}, the log gives {value}"
-
-
-def _nothing() -> dict[str, Any]:
-    amounts = dict.fromkeys(("bytes_down", "bytes_up", "flops", "joules", "aggregated", "refused"), 0)
-    return {**amounts, "metric": None, "loss": None}
-
-
-def _add(row: dict[str, Any], event: Event) -> None:
-    if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
-        row["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
-    if event.kind != "work":
-        row["flops"] += event.flops
-        row["joules"] += event.joules
-    if event.kind == "refused":
-        row["refused"] += 1
-    if event.kind == "aggregation":
-        row["aggregated"] = int(event.value)
-    if event.kind == "evaluation":
-        loss = event.facts.get("loss")
-        row.update(metric=event.value, loss=float(loss) if isinstance(loss, int | float) else None)
+def _differing(record: Record, name: str, expected: float) -> Iterator[str]:
+    found, quantity = figure(record.summary, name), QUANTITIES[name]
+    if found is not None and not close(found, expected, tolerance=0.0 if quantity.whole_number else SUM):
+        yield f"{quantity.place}: summary.json has {found}, the log gives {expected}"

@@ -51,6 +51,7 @@ class Participation(Participant):
         self.downlink = downlink
         self.prefetch = prefetch  # complete or not, until it begins
         self.phase: Phase = "download"
+        self.cut_off_at = math.nan  # virtual time at which its round closed without it, if that ended it
         self._chosen = chosen
         self._closes, self._reserve = closes, reserve
         self._on_downloaded = on_downloaded
@@ -186,6 +187,8 @@ class Participation(Participant):
         if self._over:
             return
         phase, self.phase = self.phase, "dropped"
+        if fate == "late":
+            self.cut_off_at = self._env.now
         if self.prefetch is not None:
             self.prefetch.drop()
         if phase == "compute":

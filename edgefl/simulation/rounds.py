@@ -8,10 +8,10 @@ import numpy as np
 
 from edgefl.methods.fedbr import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
-from edgefl.record.rounds import RoundRow
+from edgefl.record.figures import Totals
+from edgefl.record.rounds import AMOUNTS, RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
-from edgefl.simulation.accounts import Ledger, Standing
 from edgefl.simulation.decisions import Pick
 from edgefl.simulation.presence import Participant
 from edgefl.simulation.world import World
@@ -45,7 +45,7 @@ class RoundBook:
         selector = world.setup.selector
         self._learning_selector = selector if selector.learns() else None
         self._evaluated_round = -1
-        self._before = Ledger()
+        self._before = Totals()
         self._began = 0.0
         self._empty_rounds = 0
 
@@ -158,15 +158,21 @@ class RoundBook:
         last = max((each.arrived_at for each in closing), default=math.nan)
         closing = [each for each in closing if at_most(last, each.arrived_at)]
         critical = max(closing, key=lambda each: each.client, default=None)
-        if critical is not None:
-            exposed, hidden = critical.transfers_since(self._began)
-            world.accounts.ledger.exposed_seconds += exposed
-            world.accounts.ledger.hidden_seconds += hidden
-        total = world.accounts.ledger.copy()
-        spent = total.since(self._before)
+        totals = world.accounts.totals
         served = [each for each in participants if each.entered and each.phase != "refused"]
         sent = Counter((each.job.level, each.downlink.alpha) for each in served)
         bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
+        exposed, hidden = (0.0, 0.0) if critical is None else critical.transfers_since(self._began)
+        totals.charge("exposed_seconds", exposed)
+        totals.charge("hidden_seconds", hidden)
+        totals.charge("participants", len(served))
+        totals.charge("aggregated", len(arrived))
+        totals.charge("rounds_without_update", not arrived)
+        totals.charge("refused", sum(each.phase == "refused" for each in participants))
+        totals.charge("blocks_actual", sum(times * bytes[key].actual for key, times in sent.items()))
+        totals.charge("blocks_uniform", sum(times * bytes[key].uniform for key, times in sent.items()))
+        totals |= {"rounds": round + 1, "seconds": world.env.now}
+        totals["ratio_to_optimum"] = self._ratio_to_optimum(round, arrived)
         ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
         row = RoundRow(
@@ -179,20 +185,9 @@ class RoundBook:
             accuracy_ema=ema if is_accuracy else math.nan,
             accuracy_ensemble=evaluation.ensemble if is_accuracy else math.nan,
             loss=evaluation.loss,
-            bytes_down=int(spent.bytes_down),
-            bytes_up=int(spent.bytes_up),
-            flops=spent.flops,
-            joules=spent.joules,
-            participants=len(served),
-            aggregated=len(arrived),
-            refused=sum(each.phase == "refused" for each in participants),
-            exposed_seconds=spent.exposed_seconds,
-            hidden_seconds=spent.hidden_seconds,
             critical_client=ABSENT if critical is None else critical.client,
-            blocks_actual=sum(times * bytes[key].actual for key, times in sent.items()),
-            blocks_uniform=sum(times * bytes[key].uniform for key, times in sent.items()),
             staleness=sum(round - each.round for each in arrived) / len(arrived) if arrived else 0.0,
-            ratio_to_optimum=self._ratio_to_optimum(round, arrived),
+            amounts=totals.since(self._before, [*AMOUNTS, *world.setup.figures]),
         )
         world.wrote(
             "round_end",
@@ -202,7 +197,7 @@ class RoundBook:
             value=world.env.now - self._began,
             detail=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
         )
-        self._before, self._began = total, world.env.now
+        self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)
 
     def _ratio_to_optimum(self, round: int, arrived: Sequence[Participant]) -> float:
@@ -217,8 +212,7 @@ class RoundBook:
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits
-        standing = Standing(round + 1, world.env.now, self._before, evaluation.metric, self.ema)
-        for target in limits.round_ended(standing):
+        for target in limits.round_ended(self._before, evaluation.metric, self.ema):
             world.wrote("target", round, item=limits.metric.name, value=target.value)
         if world.setup.stop == "target" and limits.all_reached:
             world.accounts.stop("target")

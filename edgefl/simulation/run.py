@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from edgefl.errors import EdgeflError
 from edgefl.record.events import EventLog, Listener, detail
-from edgefl.record.kinds import StopReason
+from edgefl.record.figures import Totals
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import Absent, BatteryUse
-from edgefl.simulation.accounts import Ledger, Limits
+from edgefl.simulation.accounts import Limits
 from edgefl.simulation.protocols.base import Course
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import Setup
@@ -48,10 +48,10 @@ class Outcome:
     ``timeouts``: whether transfers could break; ``untrained``: why recorded training did not suffice, if that ended it.
     """
 
-    reason: StopReason
+    reason: str
     rounds: int
     seconds: float
-    spent: Ledger
+    spent: Totals
     final: Evaluation
     best: float
     ema: float
@@ -80,7 +80,7 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
     else:
         book, protocol = course(world)
     world.env.process(protocol.run())
-    reason: StopReason = "fault"
+    reason: str = "fault"
     fault, untrained = None, None
     with _noting_where(world, book):
         try:
@@ -107,11 +107,12 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         note = "" if untrained is None else detail(reason=untrained)
         world.wrote("stop", book.rounds_done - 1, item=reason, detail=note)
     setup.log.flush()
+    world.accounts.totals |= {"rounds": book.rounds_done, "seconds": world.env.now}
     return Outcome(
         reason=reason,
         rounds=book.rounds_done,
         seconds=world.env.now,
-        spent=world.accounts.ledger,
+        spent=world.accounts.totals,
         final=book.latest,
         best=book.best,
         ema=book.ema,
@@ -148,7 +149,7 @@ def unbegun_run(label: str, seed: int, limits: Limits, listeners: Sequence[Liste
     log.write(0.0, "stop", -1, item="fault")
     log.flush()
     nothing = Evaluation(math.nan, math.nan)
-    return Outcome("fault", 0, 0.0, Ledger(), nothing, math.nan, math.nan, [], limits, fault)
+    return Outcome("fault", 0, 0.0, Totals(), nothing, math.nan, math.nan, [], limits, fault)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, TypedDict
 
 import networkx as nx
 import numpy as np
@@ -22,6 +22,7 @@ from edgefl.network.topology import Topology
 from edgefl.network.transport import Timeouts, Transport
 from edgefl.network.tree import build_topology
 from edgefl.record.events import EventLog, Listener
+from edgefl.record.figures import Quantity
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
@@ -72,6 +73,28 @@ class RoundOptimum(Protocol):
         """
 
 
+class Connection(TypedDict):
+    """The fields of a setup that are its network's."""
+
+    topology: Topology
+    transport: Transport
+    timeouts: Timeouts | None
+    capacity_changes: ClientLinks
+
+
+def connected(
+    fleet: FleetAssignment, network: NetworkSpec, seed: int, client_links: ClientLinks | None = None
+) -> Connection:
+    """A fleet on a network; ``client_links`` are the capacities of the clients' links, if they are already built."""
+    links = [str(name) for name in fleet.link_names()]
+    return {
+        "topology": build_topology(network.topology, network.links, links),
+        "transport": network.transport.build(seed),
+        "timeouts": network.transport.timeouts,
+        "capacity_changes": client_links or ClientLinks(network.links, links, seed),
+    }
+
+
 @dataclass(frozen=True)
 class Setup:
     """One run: a method and a seed on a fleet and a network."""
@@ -110,35 +133,11 @@ class Setup:
     # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
+    figures: Sequence[Quantity] = ()  # the user's, charged for each event that adds to them
     testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
     optimum: RoundOptimum | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
-
-    @classmethod
-    def connected(
-        cls,
-        fleet: FleetAssignment,
-        network: NetworkSpec,
-        seed: int,
-        *,
-        client_links: ClientLinks | None = None,
-        **others: Any,
-    ) -> Self:
-        """The setup of a fleet on a network; ``others`` are the other fields.
-
-        ``client_links`` are the capacities of the clients' links, if they are already built.
-        """
-        links = [str(name) for name in fleet.link_names()]
-        return cls(
-            seed=seed,
-            fleet=fleet,
-            topology=build_topology(network.topology, network.links, links),
-            transport=network.transport.build(seed),
-            timeouts=network.transport.timeouts,
-            capacity_changes=client_links or ClientLinks(network.links, links, seed),
-            **others,
-        )
 
     @property
     def clients(self) -> int:

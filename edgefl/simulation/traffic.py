@@ -76,7 +76,7 @@ def logged(outlook: Outlook) -> str:
 
 
 class Traffic:
-    """Records every transfer in the log, the ledger and the batteries; the network's observer."""
+    """Records every transfer in the log, the totals and the batteries; the network's observer."""
 
     def __init__(self, env: Clock, setup: Setup, accounts: Accounts) -> None:
         self._env = env
@@ -143,7 +143,7 @@ class Traffic:
         facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(parts, delivery.kept)}'
         if delivery.breaks:
             facts += f', "first": {delivery.first}'
-            self._accounts.ledger.repeats += 1
+            self._accounts.totals.charge("transfers_retries", 1)
         if flow.outlook is not None:
             facts += f', "outlook": {logged(flow.outlook)}'
         if flow.multicast is not None:
@@ -182,26 +182,25 @@ class Traffic:
                 joules = self.power.given(client, joules, flow)
         self._write(kind, flow, delivered, seconds=seconds, joules=joules)
         if client < 0:
-            accounts.ledger.bytes_backhaul += delivered
+            accounts.totals.charge("bytes_backhaul", delivered)
             return
-        ledger = accounts.ledger
-        ledger.moved(direction, delivered, seconds)
+        accounts.totals.charge(f"bytes_{direction}", delivered)
         accounts.drew(client, joules)
         if self.power is not None:
             self.power.flow_over(client, round, flow)
         self._moved[client] += delivered
-        ledger.client_bytes = max(ledger.client_bytes, self._moved[client])
+        accounts.totals.raise_to("client_bytes", self._moved[client])
         self._carried[client, dispatch] += delivered
         accounts.check()
 
     def _broke(self, delivery: Delivery, flow: Flow, cause: Cause, lost: int, wait: float | None) -> None:
-        client, dispatch, ledger = delivery.transfer.client, delivery.transfer.dispatch, self._accounts.ledger
+        client, dispatch, totals = delivery.transfer.client, delivery.transfer.dispatch, self._accounts.totals
         facts = detail(cause=cause, kept=delivery.kept, again=wait is not None)
         self._write("transfer_break", flow, lost, seconds=wait or 0.0, value=delivery.breaks, detail=facts)
-        ledger.breaks += 1
-        ledger.failures += wait is None
+        totals.charge("transfers_breaks", 1)
+        totals.charge("transfers_failed", wait is None)
         if client >= 0:
-            ledger.lost("broken", lost)
+            totals.charge("bytes_broken", lost)
             self._carried[client, dispatch] -= lost
 
     def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:

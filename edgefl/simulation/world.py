@@ -13,7 +13,7 @@ from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import BASE, Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
 from edgefl.network.topology import Node
-from edgefl.record.events import detail
+from edgefl.record.events import Event, detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts, FrontBlocks
 from edgefl.simulation.clock import Clock
@@ -56,6 +56,9 @@ class World:
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
+        if setup.figures:
+            self.accounts.totals |= {each.name: 0.0 for each in setup.figures}
+            setup.log.watch = self._charge
         digests = setup.learner.digests(0) if setup.trains else None
         self.wrote(
             "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
@@ -65,6 +68,16 @@ class World:
         if budget is not None:
             limit = budget.limit
             self.env.alarm(limit, last=True).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
+
+    def _charge(self, event: Event) -> None:
+        """Charge the user's quantities with what an event adds to them."""
+        for figure in self.setup.figures:
+            with blaming(self.setup.label, event.round - 1, f"figure '{figure.name}'"):
+                amount = 0.0 if figure.source is None else figure.source(event)
+            if amount:
+                charge = self.accounts.totals.charge if figure.total == "sum" else self.accounts.totals.raise_to
+                charge(figure.name, amount)
+        self.accounts.check()
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         with blaming(self.setup.label, round, "payload"):
@@ -189,8 +202,8 @@ class World:
         self.fronts.pop(job.id.client, None)
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
         blocks, rounds = self._front_blocks.trained(job.id.client, job.round, received)
-        self.accounts.ledger.front_blocks += blocks
-        self.accounts.ledger.front_block_rounds += rounds
+        self.accounts.totals.charge("front_blocks", blocks)
+        self.accounts.totals.charge("front_block_rounds", rounds)
 
     def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
@@ -207,7 +220,7 @@ class World:
         client, joules = job.id.client, work.watts * spent
         self._heated(client, spent)
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=steps)
-        self.accounts.ledger.computed(flops, spent)
+        self.accounts.totals.charge("flops", flops)
         self.accounts.drew(client, joules)
         if self._power is not None:
             self._power.phase(client)
@@ -225,7 +238,7 @@ class World:
         if self._power is not None:
             joules = self._power.given(client, joules)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
-        self.accounts.ledger.computed(flops, seconds)
+        self.accounts.totals.charge("flops", flops)
         self.accounts.drew(client, joules)
         self.accounts.check()
 
@@ -266,12 +279,13 @@ class World:
             facts |= digests._asdict()
         self.wrote("aggregation", round, value=len(jobs), detail=detail(**facts))
         for job in jobs:
-            self.accounts.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
+            self.accounts.totals.charge("bytes_useful", self.traffic.carried(job.id.client, job.id.dispatch))
 
     def lost(self, round: int, client: int, dispatch: int, fate: Lost) -> None:
         bytes = self.traffic.carried(client, dispatch)
         self.wrote("lost", round, client, dispatch, item=fate, bytes=bytes)
-        self.accounts.ledger.lost(fate, bytes)
+        if fate != "unfinished":  # the rest of the bytes
+            self.accounts.totals.charge(f"bytes_{fate}", bytes)
 
     def wrote(self, kind: EventKind, *place: int, **columns: Any) -> None:
         """Log a row now; ``place`` is its round (from 0), its client and the number of the client's job, if it has any.

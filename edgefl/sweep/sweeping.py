@@ -15,6 +15,7 @@ from edgefl.errors import UserError
 from edgefl.files import read_json, write_file
 from edgefl.hardware import cores
 from edgefl.record import RunPaths
+from edgefl.record.figures import flat
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import SeedResult, is_summary, read_summary
@@ -64,15 +65,9 @@ def figures_of(entry: SeedResult) -> dict[str, Any]:
     row: dict[str, Any] = {
         "seed": entry.seed,
         "stop": entry.stop.reason,
-        "rounds": entry.rounds,
-        "rounds_without_update": entry.rounds_without_update,
-        "refused": entry.refused,
-        "seconds": entry.seconds,
         **{f"accuracy_{name}": getattr(entry.accuracy, name) for name in ("final", "best", "ema")},
         **{f"metric_{name}": getattr(entry.metric, name) for name in ("final", "best", "ema")},
-        **{f"bytes_{name}": getattr(entry.bytes, name) for name in ("down", "up", "wasted")},
-        "flops": entry.flops,
-        "joules": entry.joules,
+        **flat(entry),
     }
     for target in entry.targets:
         row[f"seconds_to_{target.value:g}"] = target.seconds

@@ -31,7 +31,7 @@ class Terminal(io.StringIO):
 
 def row(round, accuracy):
     others = dict.fromkeys((field.name for field in fields(RoundRow)), 0)
-    return RoundRow(**{**others, "round": round, "accuracy": accuracy, "metric": accuracy})
+    return RoundRow(**{**others, "round": round, "accuracy": accuracy, "metric": accuracy, "amounts": {}})
 
 
 def result(reason):

@@ -85,6 +85,7 @@ def test_the_summary_holds_what_its_schema_says_and_nothing_of_the_machine(small
     assert set(entry) == {
         "seed", "stop", "accuracy", "metric", "seconds", "rounds", "flops", "joules", "bytes", "communication",
         "targets", "budgets", "client_bytes", "rounds_without_update", "refused",
+            "participants", "aggregated", "seconds_a_round", "useful_share",
     }  # fmt: skip
     assert set(entry["targets"][0]) == {
         "accuracy", "metric", "value", "reached", "seconds", "bytes", "rounds", "flops", "joules",

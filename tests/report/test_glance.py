@@ -8,14 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.record.events import Event
+from edgefl.record.figures import moment
 from edgefl.record.tables import event_file
 from edgefl.report import comparison, comparison_rows, glance, verdict
+from edgefl.report.curves import columns
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.page.devices import fleet_words
 from edgefl.report.paired import difference_data
 from edgefl.report.rows import differing
-from edgefl.report.run_result import at_the_moment
 
 from .conftest import ROUNDS, seed_result, target
 
@@ -166,7 +167,7 @@ def test_every_row_shows_the_end_of_the_last_round_within_all_budgets(make_run):
     )
     run = make_run({"a": [result]}, stop="rounds")
     (row,) = comparison_rows(run)
-    assert (row["seconds"].mean, row["rounds"].mean, row["joules"].mean, row.traffic.mean) == (35.0, 7, 700, 70e6)
+    assert (row["seconds"].mean, row["rounds"].mean, row["joules"].mean, row["bytes"].mean) == (35.0, 7, 700, 70e6)
     assert row.final.mean == run.rounds_of("a", 0)["accuracy"].to_pylist()[6]
     assert [row.targets[goal].reached for goal in (0.8, 0.9)] == [1, 0]
     table = glance(run)
@@ -189,7 +190,7 @@ def test_a_mean_over_seeds_contains_no_zeros_of_seeds_without_a_round(make_run):
     run = make_run({"a": [seed_result(0, budgets=budget), slow]})
     assert answer(run) == "Best within 10 s:  no method with every seed: a trained in 1 of 2 seeds"
     (row,) = comparison_rows(run)
-    assert (row["seconds"], row["joules"], row.traffic, row["rounds"].mean) == (None, None, None, 4.0)
+    assert (row["seconds"], row["joules"], row["bytes"], row["rounds"].mean) == (None, None, None, 4.0)
     (row,) = comparison_rows(make_run({"a": [slow]}, "continued", stop="rounds"))
     assert (row["seconds"].mean, row["rounds"].mean) == (2000.0, ROUNDS)
 
@@ -328,10 +329,10 @@ def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
     for label, results in small_run.results.items():
         for result in results:
             table = pq.read_table(small_run.paths.of(label, result.seed).rounds)
-            moment = at_the_moment(result, table)
-            assert moment.metric == result.metric
-            assert moment.seconds == pytest.approx(result.seconds)
-            assert moment.joules == pytest.approx(result.joules)
+            end = moment(result, columns(table))
+            assert end.metric == result.metric
+            assert end.seconds == pytest.approx(result.seconds)
+            assert end.joules == pytest.approx(result.joules)
 
 
 def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):

@@ -88,7 +88,7 @@ SHAPES = {
                 "timeouts": {"connection": "100 ms", "transfer": "150 ms", "resume": "ranges", "chunk": "100 B"}
             },
         },
-        "protocol": {"kind": "synchronous", "deadline": "2 s"},
+        "protocol": {"kind": "synchronous", "deadline": {"kind": "adaptive", "rounds": 2, "first": "2 s"}},
     },
 }
 PLAIN = ("asynchronous", "hierarchical")

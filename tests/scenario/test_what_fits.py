@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused_by_name(kind, parts, message):
     ("equal", {"transport": {"kind": "tcp", "queue": "fifo"}}),
     ("shortest_first", {"topology": {**CELLULAR, "sharing": "rate_fair"}}),
     ("shortest_first", {"protocol": {"kind": "asynchronous"}}),
-    ("deadline_first", {"protocol": {"deadline": "9 s"}, "topology": CELLULAR}),
+    ("deadline_first", {"protocol": {"deadline": {"kind": "adaptive", "first": "9 s"}}, "topology": CELLULAR}),
     ({"kind": "least_makespan", "downloads": True}, {}),
 ])  # fmt: skip
 def test_what_fits_is_accepted(kind, parts):

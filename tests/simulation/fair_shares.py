@@ -90,6 +90,6 @@ def conserved(result):
         else:
             assert kept[flow] + lost[flow] <= moved[flow] <= size + lost[flow]
     spent = result.outcome.spent
-    assert sum(moved.values()) == spent.bytes + spent.bytes_backhaul
-    fates = spent.bytes_useful + spent.bytes_late + spent.bytes_dropped + spent.bytes_retried
-    assert fates + spent.bytes_prefetched_in_vain + spent.bytes_broken <= spent.bytes
+    assert sum(moved.values()) == spent["bytes"] + spent["bytes_backhaul"]
+    fates = spent["bytes_useful"] + spent["bytes_late"] + spent["bytes_dropped"] + spent["bytes_retried"]
+    assert fates + spent["bytes_prefetched_in_vain"] + spent["bytes_broken"] <= spent["bytes"]

@@ -78,8 +78,8 @@ def test_what_is_under_way_when_the_run_ends_is_wasted(run):
     result = run(rates=[8e6, 4e6], rounds=1, protocol=asynchronous(buffer=1))
     # Client 1 had received its model and computed for 2 s of 2 s when client 0's update ended the run.
     spent = result.outcome.spent
-    assert spent.bytes_useful == 2_000_000
-    assert spent.bytes == 3_000_000
+    assert spent["bytes_useful"] == 2_000_000
+    assert spent["bytes"] == 3_000_000
     assert len(result.learner.discarded) == 1
 
 

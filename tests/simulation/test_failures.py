@@ -205,7 +205,7 @@ def test_a_client_begins_anew_as_often_as_it_may_and_each_attempt_has_its_own_lu
         lost = result.of("lost", item="retried", round=round + 1)
         assert sum(event.bytes for event in lost) == moved
     spent = result.outcome.spent
-    assert spent.bytes_useful + spent.bytes_dropped + spent.bytes_retried == spent.bytes
+    assert spent["bytes_useful"] + spent["bytes_dropped"] + spent["bytes_retried"] == spent["bytes"]
 
 
 def test_a_job_that_began_anew_is_the_same_job(run):
@@ -216,7 +216,7 @@ def test_a_job_that_began_anew_is_the_same_job(run):
     assert sorted(tried.learner.submitted, key=lambda job: job.id) == sorted(
         spared.learner.submitted, key=lambda job: job.id
     )
-    assert tried.outcome.spent.bytes_useful == spared.outcome.spent.bytes
+    assert tried.outcome.spent["bytes_useful"] == spared.outcome.spent["bytes"]
 
 
 def test_an_accident_under_shortened_work_comes_after_its_part_of_the_work_that_is_done(run):

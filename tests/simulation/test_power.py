@@ -49,14 +49,14 @@ def test_a_tail_is_cut_by_the_next_transfer_and_only_a_sleeping_radio_is_promote
         (pytest.approx(8.0), pytest.approx(0.0), pytest.approx(0.0)),
     ]
     assert [joules for _, _, joules in charged(result, "promotion")] == [3.0] * 3
-    assert result.outcome.spent.joules == pytest.approx(2 * (2 * (10 + 2 * 3 + 2) + 2 * 6 + 3 * 3), rel=1e-9)
+    assert result.outcome.spent["joules"] == pytest.approx(2 * (2 * (10 + 2 * 3 + 2) + 2 * 6 + 3 * 3), rel=1e-9)
 
 
 @pytest.mark.parametrize("changes", [[], [k / 97 for k in range(1, 380)]])
 def test_joules_do_not_depend_on_how_often_rates_are_solved(run, device, changes):
     radio = changed(device(), promotion=3.0, tail={"seconds": 1.5, "watts": 4.0})
     result = run(devices=[radio], rates=[8e6], rounds=1, capacity_changes=capacities_that_change(changes))
-    assert result.outcome.spent.joules == pytest.approx(10 + 2 * 3 + 2 + 6 + 2 * 3, rel=1e-9)
+    assert result.outcome.spent["joules"] == pytest.approx(10 + 2 * 3 + 2 + 6 + 2 * 3, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def powered(joules=None, tail=None, charging=0.0):
     [
         ({**QUICK, "protocol": {"deadline": 0.9}}, {2: 60}),
         ({**QUICK, "protocol": {"deadline": 0.9, "late": "partial"}}, {2: 60}),
+        ({**QUICK, "protocol": {"deadline": {"kind": "adaptive", "deviations": 0}}}, {2: 60}),
         ({**QUICK, "budgets": {"seconds": 54.0}}, {2: 60}),
         ({**QUICK, "protocol": {"deadline": 0.5}, "rounds": 9, "budgets": {"seconds": 4.5}}, {0: 9}),
         ({**QUICK, "timeouts": {"transfer": 0.1, "retries": 0}}, {2: 60}),

@@ -166,13 +166,13 @@ def test_candidates_download_and_evaluate_before_the_round_and_the_chosen_downlo
     assert [job.client for job in result.learner.aggregated[0]] == [2, 3]  # their loss is their number
     assert result.outcome.seconds == pytest.approx(1 + FORWARD + 2 + 1)
     spent = result.outcome.spent
-    assert (spent.bytes_down, spent.bytes_up) == (4e6, 2e6)
-    assert (spent.bytes_useful, spent.bytes_prefetched_in_vain) == (4e6, 2e6)
+    assert (spent["bytes_down"], spent["bytes_up"]) == (4e6, 2e6)
+    assert (spent["bytes_useful"], spent["bytes_prefetched_in_vain"]) == (4e6, 2e6)
     # Two steps of 1 GFLOP for each of two clients; four forward passes.
-    assert spent.flops == pytest.approx(2 * 2e9 + 4 * 2e9 / 6)
+    assert spent["flops"] == pytest.approx(2 * 2e9 + 4 * 2e9 / 6)
     # 1 W idle, 5 W computing, 2 W and 1 J/MB for the radio: downloads, forward passes, training, uploads.
-    assert spent.joules == pytest.approx(4 * (1 + 2 + 1) + 4 * 5 * FORWARD + 2 * 5 * 2 + 2 * (1 + 2 + 1))
-    assert spent.exposed_seconds == pytest.approx(2)
+    assert spent["joules"] == pytest.approx(4 * (1 + 2 + 1) + 4 * 5 * FORWARD + 2 * 5 * 2 + 2 * (1 + 2 + 1))
+    assert spent["exposed_seconds"] == pytest.approx(2)
 
 
 def test_fewer_images_take_less_time(run):
@@ -205,7 +205,7 @@ def test_a_client_without_enough_memory_is_not_asked_to_compute(run):
 def test_a_run_that_ends_while_clients_are_asked_cancels_their_downloads(run):
     result = run(rates=ASKED_RATES, cohort=2, rounds=1, selector=ALL, budgets={"seconds": 0.5})
     assert result.outcome.reason == "seconds"
-    assert result.outcome.spent.bytes_down == pytest.approx(4 * 5e5)
+    assert result.outcome.spent["bytes_down"] == pytest.approx(4 * 5e5)
     assert len(result.of("lost", item="prefetched_in_vain")) == 4
 
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgefl.record.figures import COSTS
 from edgefl.record.paths import write_output
 from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
-from edgefl.report.page.series import COSTS, Series, compared_series, front_over, series_of, slider_data, stretches
+from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data, stretches
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
@@ -19,8 +20,6 @@ from edgefl.report.sensitivity import read_sensitivity, robustness_data
 from edgefl.report.table import Table, by_label
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
-
-_WORDS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 
 
 class Section(NamedTuple):
@@ -68,7 +67,7 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
     word, lead = runs[0].metric.word, ""
     if "behind" in cells:
         lead = f"{cells['behind'][1]} {'points ' * runs[0].metric.share}ahead of {cells['method'][1]}"
-    costs = ", ".join(cells[head][0] for head in _WORDS.values())
+    costs = ", ".join(cells[head][0] for head in COSTS.values())
     targets = ", ".join(f"{head} {cells[head][0]}" for head in cells if head.endswith(" at")).replace(
         "at never", "never"
     )
@@ -86,14 +85,14 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
     scenarios = [(each, run.paths.scenario.read_text("utf-8")) for each, run in zip(run_names(runs), runs, strict=True)]
-    front = [(_WORDS[kind], _front(compared_series(series), kind)) for kind in COSTS] if trained else []
+    front = [(COSTS[kind], _front(compared_series(series), kind)) for kind in COSTS] if trained else []
     logged = any(one.timelines for one in series)
     robust = robustness_data(runs, [read_sensitivity(run) for run in runs])
     found = [
         Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
         logged and Section("rounds", "What limited the rounds", _rounds(series)),
         logged and Section("devices", "Devices", devices_data(series)),
-        Section("budget", "Who wins at your budget?", {"trained": trained, "costs": _WORDS, "word": metric}),
+        Section("budget", "Who wins at your budget?", {"trained": trained, "costs": COSTS, "word": metric}),
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
         Section("statistics", "All figures, intervals and differences",
                 {"every": details(*runs)}, True),

@@ -3,22 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from edgefl.record.figures import COSTS, figure, spent_by_round
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import Curve, column, curves_of, metric_of, spent_by_round
+from edgefl.report.curves import Curve, column, columns, curves_of, metric_of
 from edgefl.report.paired import confidence_among
 from edgefl.report.quantities import FROM, LADDERS
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import t_factor
 from edgefl.report.timeline.data import Timeline, read_timeline
-
-COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
-"""The kinds of cost of the budget sliders and the Pareto front."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +89,12 @@ def _held(series: Series, *, trained: bool) -> list[dict[str, Any]]:
     found = []
     for result in series.results:
         table = series.run.rounds_of(series.label, result.seed)
-        spent = spent_by_round(table)
+        spent = spent_by_round(columns(table))
         values = column(table, metric_of(series.run)) if trained else spent["rounds"]
         last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
         known = last >= 0
         amounts: dict[str, Any] = {kind: _short(spent[kind][known]) for kind in COSTS}
-        total = {kind: result.spent(kind) for kind in COSTS}
+        total = {kind: figure(result, kind) for kind in COSTS}
         found.append({"seed": result.seed, **amounts, "value": _short(values[last[known]]), "total": total})
     return found
 

@@ -12,7 +12,7 @@ from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import Weighting
 from edgefl.options import Options
 from edgefl.registry import OneOf, Registry
-from edgefl.units import ShortSeconds
+from edgefl.simulation.protocols.deadlines import DeadlineSpec
 
 
 class Course(Protocol):
@@ -85,10 +85,10 @@ AnyProtocol = Annotated[ProtocolSpec, OneOf(PROTOCOLS, default="synchronous")]
 class RoundsSpec(ProtocolSpec):
     """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
 
-    deadline: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
+    deadline: DeadlineSpec | None = Field(
         default=None,
         description="seconds from the start of a round to its end if clients are still missing; with averaging cells: "
-        "to the end of each cell's round; null: none",
+        "to the end of each cell's round; a mapping: from the durations of earlier rounds; null: none",
     )
     over_select: float = Field(
         default=1.0,

@@ -11,6 +11,7 @@ from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.protocols.base import RoundsSpec
+from edgefl.simulation.protocols.deadlines import READS, Deadlines
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
@@ -34,6 +35,7 @@ class RoundByRound(ABC):
         self._size = min(spec.picked(world.setup.cohort), world.setup.clients)
         self._committed: list[int] = []
         self._downloading: set[int] = set()
+        self._deadlines = Deadlines(spec.deadline)
         self.seconds: float | None = None
         self.plans: dict[int, Plan] = {}
 
@@ -49,9 +51,11 @@ class RoundByRound(ABC):
             self.book.pick = self._decisions.last_pick
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
-            self.seconds = self.spec.deadline
+            began, self.seconds = world.env.now, self._next_deadline(round)
             self._plan(round, cohort)
             yield from self.hold(round, cohort, alphas)
+            ended = [each.arrived_at if math.isnan(each.cut_off_at) else each.cut_off_at for each in self.participants]
+            self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
             arrived = [each for each in self.participants if each.phase == "arrived"]
             self.book.close(round, self.participants, sorted(arrived, key=lambda each: each.client))
             if world.stopped.triggered:
@@ -125,6 +129,13 @@ class RoundByRound(ABC):
         seconds, self.plans = self._decisions.local_work(round, cohort, finish)
         if finish.drop_late and math.isfinite(seconds):
             self.seconds = seconds if self.seconds is None else min(self.seconds, seconds)
+
+    def _next_deadline(self, round: int) -> float | None:
+        """Seconds until the deadline of a round that begins now."""
+        seconds = self._deadlines.seconds()
+        if seconds is not None and self._deadlines.adaptive:
+            self.world.decided(round, "deadline", READS, seconds=seconds)
+        return seconds
 
     def downloaded(self, participant: Participation) -> None:
         """A client holds everything, or never will; once this holds for all, their links are free for the next."""

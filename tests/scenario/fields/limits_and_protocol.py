@@ -11,6 +11,8 @@ from .probe import EARLIER, EASY, LATER, Probe, both, differs, less, more, probe
 BUDGET = {"stop": "budget"}
 DEADLINE = {"protocol.deadline": 0.06}
 SOME_SLOW = {"fleet.1.link": "slow", "training.rounds": 8}
+FORESEEN = "protocol<synchronous>.deadline<adaptive>"
+ADAPTIVE = {"kind": "adaptive", "deviations": 0, "first": "9 s"}
 SLOW_WORK = {"protocol": {"deadline": 1.0, "late": "partial"}, "training.local.epochs": 2000}
 BUFFERED = {"protocol": {"kind": "asynchronous", "concurrency": 4, "buffer": 2}}
 STALE = {"protocol": {"kind": "asynchronous", "concurrency": 8, "buffer": 1}, "training.rounds": 12}
@@ -68,6 +70,11 @@ def stale(**options: Any) -> dict[str, Any]:
 
 
 PROBES: list[Probe] = probes(world, [
+    (f"{FORESEEN}.deviations", {**SOME_SLOW, "protocol.deadline": ADAPTIVE}, {"protocol.deadline.deviations": 50},
+     LATER),
+    (f"{FORESEEN}.rounds", {**SOME_SLOW, "protocol.deadline": ADAPTIVE}, {"protocol.deadline.rounds": 1}, differs),
+    (f"{FORESEEN}.first", {**SOME_SLOW, "protocol.deadline": ADAPTIVE}, {"protocol.deadline.first": "100 ms"},
+     EARLIER),
     ("training.rounds", {}, {"training.rounds": 2}, EARLIER),
     ("training.cohort", {}, {"training.cohort": 8}, more("flops", "bytes", "seconds")),
     ("seeds[]", {}, {"seeds": [1]}, differs),
