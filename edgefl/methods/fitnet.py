@@ -23,7 +23,7 @@ class FitNet(Objective):
     four papers states the layers, the weight or the form of its baseline.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"features"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"features", "blocks"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, description="weight γ of the hints")

@@ -245,7 +245,7 @@ def _check_times(
         period, longest = moments[-1] - moments[0] + gaps[-1], max(gaps)
         found = f"a period{of} of {_shown(period)}, steps of {_shown(usual)} and a longest gap of {_shown(longest)}"
         raise UserError(f"{columns.time}: found {found}, which cannot be meant: {hint}")
-    if len(rates) > 5 and min(rates) < max(rates) and math.isclose(rates[-1], fmean(rates[:-1]), rel_tol=1e-3):
+    if len(rates) > 5 and min(rates) < 0.9 * max(rates) and math.isclose(rates[-1], fmean(rates[:-1]), rel_tol=1e-3):
         return f"{columns.rate}: the last rate is the mean of the others; remove the row if it is a summary"
     return hint and f"{columns.time}: steps of {_shown(usual)}; {hint}"
 
@@ -257,7 +257,7 @@ def _summary(times: list[float], rates: list[float], usual: float) -> bool:
     for rows in range(max(5, len(rates) - 2), len(rates)):
         before, total = rates[:rows], sum(rates[:rows])
         likely = [total] * (total > 3 * max(before)) + [total / rows] * (odd[rows - 1] and not any(odd[: rows - 1]))
-        if min(before) < max(before) and all(any(abs(r - t) < 0.05 * t for t in likely) for r in rates[rows:]):
+        if min(before) < 0.9 * max(before) and all(any(abs(r - t) < 0.05 * t for t in likely) for r in rates[rows:]):
             return True
     return False
 

@@ -216,10 +216,10 @@ def test_a_forward_that_depends_on_numbers_is_one_block_and_methods_say_why():
 
     model = built(Branching)
     assert (model.depth, "cannot be traced" in model.whole) == (1, True)
-    with pytest.raises(
-        UserError, match=r"FedBR needs a model of several blocks, and this model is one block: Branching\."
-    ):
-        build_method("fedbr", LocalOptions()).objective.adapt(model)
+    for method in ("FedBR", "FitNet", "TimelyFL"):
+        needed = rf"{method} needs a model of several blocks, and this model is one block: Branching\."
+        with pytest.raises(UserError, match=needed):
+            build_method(method.lower(), LocalOptions()).objective.adapt(model)
 
 
 def masks(key, module, inputs):
