@@ -57,7 +57,7 @@ class SharedWorld:
     facts: Facts
 
 
-def skeleton(scenario: Scenario, *, numbers: bool) -> BlockModel:
+def skeleton(scenario: Scenario, *, numbers: bool = True) -> BlockModel:
     """Return the scenario's model; images are read only if the data set does not declare their shape.
 
     Without ``numbers``, as costs need none, large tensors have shapes only; see :func:`build_model`.

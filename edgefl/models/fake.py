@@ -44,6 +44,9 @@ class Fake(Tensor):
     def __repr__(self, *_: Any) -> str:  # type: ignore[override]
         return f"{self.meta.dtype} {list(self.meta.shape)} without numbers"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Fake":
+        return memo.setdefault(id(self), Fake.of(self.meta.detach()))  # type: ignore[no-any-return]
+
     @classmethod
     def __torch_function__(cls, *_: Any) -> Any:
         raise RuntimeError("a tensor without data is used after the count of a step's operators, which made it")
