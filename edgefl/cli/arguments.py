@@ -1,10 +1,12 @@
 """Arguments and options that several commands share, each with one name and one help text."""
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from edgefl.errors import UserError
 from edgefl.files import user_path
 from edgefl.hardware import DeviceName
 from edgefl.record.paths import output_path
@@ -79,3 +81,26 @@ def _figure_path(name: str) -> Path:
 def new_folder(help: str, *names: str) -> Any:
     """An option for a folder that the command makes; its default is ``None``."""
     return option(None, help, *names, parser=user_path, metavar="DIR")
+
+
+def check_options(
+    context: typer.Context, modes: Mapping[str, Collection[str]], needs: Mapping[str, Collection[str]] | None = None
+) -> None:
+    """Refuse options that cannot stand together on the command line.
+
+    An option that is a key of ``modes`` changes what the command does, and accepts no other parameters than those of
+    its value. A key of ``needs`` has a meaning only with one of its value. All are names of the command's parameters.
+    """
+    shown = {
+        str(each.name): next((option for option in each.opts if option.startswith("--")), str(each.name).upper())
+        for each in context.command.params
+    }
+    sources = {name: context.get_parameter_source(name) for name in shown}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    for mode, accepted in modes.items():
+        for name in given if context.params.get(mode) else ():
+            if name != mode and name not in accepted:
+                raise UserError(f"cannot be combined with {shown[mode]}", file=shown[name])
+    for name, others in (needs or {}).items():
+        if name in given and not any(context.params.get(each) for each in others):
+            raise UserError(f"expected it with {' or '.join(shown[each] for each in others)}", file=shown[name])

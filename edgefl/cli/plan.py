@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
+import typer
+
+from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, check_options, option
 from edgefl.cli.printing import print_table, quiet, say, say_json, show
 from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.wording import counted, listed
+from edgefl.wording import counted
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
+    from edgefl.record.metric import Metric
     from edgefl.report.table import Column
-    from edgefl.rerun.condition import Condition
-    from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
-    from edgefl.rerun.questions import Name
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
+    context: typer.Context,
     scenario: str = argument(
         ...,
         "A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
@@ -50,7 +51,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "that this difference is decided.",
         metavar="DIFFERENCE",
     ),
-    power: float | None = option(None, "With --seeds-for: the probability to decide the difference.", unset="0.8"),
+    power: float = option(0.8, "With --seeds-for: the probability to decide the difference."),
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -60,18 +61,15 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     finished run is simulated again with its recorded training. With --seeds-for, the spread of its methods' differences
     by seed gives the number of seeds that comparisons need.
     """
+    modes = {
+        "seeds_for": ["scenario", "method", "power", "as_json"],
+        "condition": ["scenario", "method", "vary", "trust", "as_json"],
+    }
+    check_options(context, modes, {"power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
-        if changes or rounds is not None or seed is not None or condition is not None or trust:
-            raise UserError("cannot be combined with --set, --rounds, --seed, --for or --trust", file="--seeds-for")
         print_seeds(scenario, seeds_for, power, method, as_json=as_json)
         return
-    if power is not None:
-        raise UserError("expected it with --seeds-for", file="--power")
-    if vary and condition is None:
-        raise UserError("expected it with --for", file="--vary")
     if condition is not None:
-        if changes or rounds is not None or seed is not None:
-            raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")
         print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
         return
     refuse_run(scenario)
@@ -168,14 +166,6 @@ def _reach(budget: BudgetPlan) -> str:
     return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
 
 
-_ASKED: dict[Name, str] = {
-    "bandwidth": "least bandwidth",
-    "devices": "slowest devices",
-    "battery": "smallest batteries",
-    "model": "largest model",
-}
-
-
 def refuse_run(scenario: str) -> None:
     """Refuse a run directory in place of a scenario."""
     path = user_path(scenario)
@@ -198,125 +188,107 @@ def print_answers(
         raise UserError(f"is a sweep: --for needs one of its runs, a folder in {path / 'jobs'}", file=run)
     from edgefl.rerun.inverse import ask
 
+    def answered(label: str, left: int) -> None:
+        if left:
+            say(f"{label}: answered; {left} left", err=True)
+
     with quiet(as_json):
-        found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=_progress)
+        found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=answered)
     if as_json:
-        say_json(found.as_dict())
+        say_json(found)
     else:
-        _print(found)
+        from edgefl.report import RunResult
+
+        _print(found, RunResult(path).metric)
 
 
-def _progress(label: str, left: int) -> None:
-    if left:
-        say(f"{label}: answered; {left} left", err=True)
-
-
-def _print(found: Answers) -> None:
+def _print(found: Mapping[str, Any], metric: Metric) -> None:
     from edgefl.report.quantities import limit, quantity
+    from edgefl.rerun.inverse import QUESTIONS
 
-    condition, seeds = found.condition, len(found.seeds)
-    goal = limit(condition.value, condition.metric.dimension)
-    within = ", ".join(limit(amount, kind) for kind, amount in condition.limits.items())
-    smoothed = "smoothed " if condition.smoothed else ""
-    notes = []
-    for method in found.methods:
-        if method.spent is not None:
-            own = ", ".join(quantity(amount, kind) for kind, amount in method.spent.items())
-            notes.append(f"{method.label} itself needs {own}{', the most of any seed' if seeds > 1 else ''}.")
-        if method.why_not:
-            missing = [_in_words(name) for name in found.asked if name not in method.answers]
-            which = "" if len(missing) == len(found.asked) else f" for the {listed(missing)}"
-            notes.append(f"{method.label} needs training{which}: {method.why_not}.")
+    limits, of_seeds = found["limits"], ", the most of any seed" * (len(found["seeds"]) > 1)
+    notes, rows = [], []
+    for method in found["methods"]:
+        label = method["label"]
+        if method["spent"] is not None:
+            own = ", ".join(quantity(amount, kind) for kind, amount in method["spent"].items())
+            notes.append(f"{label} itself needs {own}{of_seeds}.")
+        if method["needs_training"] is not None:
+            notes.append(f"{label} needs training for the other questions: {method['needs_training']}.")
+        for name, answer in method["answers"].items():
+            question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
+            rows.append([label, question, *_cells(name, answer, limits)])
     notes.append(
-        f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the factor, not 1 % "
-        "beyond it. Nothing was trained; a larger model is assumed to reach the same metric."
+        "Found by bisection: every seed meets the condition at the factor, not 1 % beyond it. Nothing was trained; a "
+        "larger model is assumed to reach the same metric."
     )
-    rows = [row for method in found.methods for row in _rows(method, condition)]
+    smoothed = "smoothed " * found["metric"].endswith("_ema")
+    within = ", ".join(limit(amount, kind) for kind, amount in limits.items())
     heads = ["method", "question", "factor", "that is", "beyond it"]
-    title = f"{smoothed}{condition.metric.word} {goal} within {within}"
+    title = f"{smoothed}{metric.word} {limit(found['value'], metric.dimension)} within {within}"
     print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 3, 4))
 
 
-def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
-    for name, found in method.answers.items():
-        question = _in_words(name)
-        if found.met is None:
-            yield [method.label, question, f"none {_end(found.missed)}", "–", _beyond(name, found, condition)]
-        elif found.missed is None:
-            yield [method.label, question, f"any {_end(found.met)}", _absolute(name, found), "–"]
-        else:
-            factor, there = _factor(name, found.met), _absolute(name, found)
-            yield [method.label, question, factor, there, _beyond(name, found, condition)]
+def _cells(name: str, found: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[str, str, str]:
+    """The factor, what it is in absolute values, and what fails beyond it."""
+    from edgefl.report.quantities import limit
+
+    met, missed, different = found["met"], found["missed"], found["different"]
+    reasons = {kind: f"more than {limit(amount, kind)}" for kind, amount in limits.items()}
+    reasons["memory"] = f"too little memory: {different}"
+    reasons["training"] = "a client runs empty" if name == "battery" else f"other training: {different}"
+    beyond = reasons.get(found["why"], "–")
+    if met is None:
+        return f"none {_end(missed)}", "–", beyond
+    return f"any {_end(met)}" if missed is None else rounded_away(met, missed), _absolute(name, found), beyond
 
 
-def _in_words(name: Name) -> str:
-    return _ASKED.get(name, f"least {name.removeprefix('network.')}")
-
-
-def _end(factor: float | None) -> str:
+def _end(factor: float) -> str:
     """The end of the range that was searched.
 
     >>> _end(0.001), _end(1000.0)
     ('down to 0.001', 'up to 1000')
     """
-    return "" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
+    return f"{'up' if factor > 1 else 'down'} to {factor:g}"
 
 
-def _factor(name: Name, factor: float) -> str:
+def rounded_away(met: float, missed: float) -> str:
     """A factor with three digits, rounded away from the boundary.
 
-    >>> _factor("bandwidth", 0.28324), _factor("devices", 3.4879)
+    >>> rounded_away(0.28324, 0.282), rounded_away(3.4879, 3.49)
     ('0.284', '3.48')
     """
-    unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
-    down = name in ("devices", "model")  # larger is harder
-    return f"{(math.floor(factor / unit + 1e-9) if down else math.ceil(factor / unit - 1e-9)) * unit:.3g}"
+    unit = 10.0 ** (math.floor(math.log10(met)) - 2)
+    return f"{(math.floor(met / unit + 1e-9) if missed > met else math.ceil(met / unit - 1e-9)) * unit:.3g}"
 
 
-def _absolute(name: Name, found: Answer) -> str:
+def _absolute(name: str, figures: Mapping[str, Any]) -> str:
     from edgefl.report.quantities import quantity
 
-    figures = found.figures
+    if "joules" in figures:
+        joules = figures["joules"]
+        return f"{quantity(float(rounded_away(joules, 0.0)), 'joules')} = {joules / 3600:.3g} Wh"
+    if "bytes" in figures:
+        return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
+    if "device" in figures:
+        return f"{figures['device']}: {quantity(figures['step_seconds'], 'seconds')} a step"
     rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in ("down", "up") if way in figures)
-    if "." in name:
-        return rates if "topology" in name else f"the median client's: {rates}"
-    match name:
-        case "bandwidth":
-            return f"the median client's link: {rates}"
-        case "battery":
-            joules = figures["joules"]
-            return f"{quantity(float(_factor(name, joules)), 'joules')} = {joules / 3600:.3g} Wh"
-        case "model":
-            return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
-    if not found.device:
-        return "the given seconds of local training"
-    return f"{found.device}: {quantity(figures['step_seconds'], 'seconds')} a step"
+    whose = "" if "topology" in name else "the median client's link: "
+    return f"{whose}{rates}" if rates else "the given seconds of local training"
 
 
-def _beyond(name: Name, found: Answer, condition: Condition) -> str:
-    """What fails beyond the boundary."""
-    from edgefl.report.quantities import limit
-
-    if found.why == "memory":
-        return f"too little memory: {found.different}"
-    if found.why == "training":
-        return "a client runs empty" if name == "battery" else f"other training: {found.different}"
-    return next(f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items() if kind == found.why)
-
-
-def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
+def print_seeds(run: str, difference: str, power: float, methods: list[str] | None, *, as_json: bool) -> None:
     """Print the seeds that each pair of methods needs."""
     from edgefl.report.glance import about
     from edgefl.report.run_result import RunResult
     from edgefl.report.seed_plan import read_difference, seed_plan
-    from edgefl.report.statistics import MOST_SEEDS, POWER
+    from edgefl.report.statistics import MOST_SEEDS
     from edgefl.report.table import Column, Table, words
 
-    wanted = POWER if power is None else power
-    if not 0.0 < wanted < 1.0:
+    if not 0.0 < power < 1.0:
         raise UserError(f"expected a probability between 0 and 1, found {one_line(power)}", file="--power")
     record = RunResult(run)
-    found = seed_plan(record, read_difference(difference, record.metric), power=wanted, methods=methods)
+    found = seed_plan(record, read_difference(difference, record.metric), power=power, methods=methods)
     if as_json:
         say_json(found.as_dict())
         return

@@ -4,13 +4,16 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from edgefl.cli import arguments
-from edgefl.cli.arguments import Details, Methods, Run, Trust, new_folder, option
+from edgefl.cli.arguments import Details, Methods, Run, Trust, check_options, new_folder, option
 from edgefl.cli.printing import say, show
 from edgefl.errors import UserError
 
 
 def replay(  # noqa: PLR0917  (Typer reads options from the signature)
+    context: typer.Context,
     run: Run,
     changes: list[str] | None = arguments.changes("Change network, fleet, targets or budgets; repeatable."),
     grid: list[str] | None = option(None, "Replay with each of these values; repeatable.", metavar="PATH=[V1, V2]"),
@@ -30,12 +33,8 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     The result is, byte for byte, the run directory that a full run would write, as far as the training goes. Methods
     whose decisions read a time are not replayed.
     """
+    check_options(context, {"sensitivity": ("run", "trust")})
     if sensitivity:
-        if any((changes, grid, out, method)):
-            raise UserError(
-                "cannot be combined with --set, --grid, --out or --method: it uses its own networks and devices",
-                file="--sensitivity",
-            )
         _sensitivity(run, trust=trust)
         return
     from edgefl.report import RunResult, comparison

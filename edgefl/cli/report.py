@@ -7,7 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from edgefl.cli.arguments import Details, Methods, argument, new_figure_file, new_file, option
+import typer
+
+from edgefl.cli.arguments import Details, Methods, argument, check_options, new_figure_file, new_file, option
 from edgefl.cli.printing import say, width
 from edgefl.errors import UserError
 from edgefl.files import user_path
@@ -25,6 +27,7 @@ Axis = Literal["time", "traffic", "energy", "computation", "rounds"]
 
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
+    context: typer.Context,
     runs: list[Path] = argument(..., "Run directories, or a sweep's folder.", parser=user_path, metavar="RUN..."),
     details: Details = False,
     form: Format = option("table", "Output format.", "--format"),
@@ -55,25 +58,15 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     """
     from edgefl.report.sweep_result import results_in
 
-    given = {
-        "--format": form != "table",
-        "--output": output is not None,
-        "--layout paper": layout == "paper",
-        "--html": html is not None,
-        "--figure": figure is not None,
-        "--columns": columns is not None,
-        "--against": against is not None,
-        "--details": details,
-        "--json": as_json,
+    modes: dict[str, tuple[str, ...]] = {
+        "html": ("runs",),
+        "figure": ("runs", "x", "methods"),
+        "as_json": ("runs", "output", "layout", "at", "details", "against"),
+        "at": ("runs", "output", "layout", "form", "columns", "as_json"),
     }
-    for name, (reason, others) in _EXCLUDED_BY.items():
-        excluded = [other for other in others if given[other]]
-        if given[name] and excluded:
-            raise UserError(f"{reason}; remove {' and '.join(excluded)}", file=name)
-    if at and layout != "paper":
-        raise UserError("needs --layout paper", file=f"--at {at[0]}")
-    if figure is None and (x or methods):
-        raise UserError("needs --figure FILE", file=f"--x {x}" if x else "--method")
+    if layout == "paper":
+        modes["layout"] = modes["at"] + ("at",)
+    check_options(context, modes, {"x": ["figure"], "methods": ["figure"]})
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
     results = [result for run in runs for result in results_in(run, together=html is None)]
     _give_defaults(results)
@@ -116,16 +109,6 @@ def _give_defaults(runs: Sequence[RunResult]) -> None:
         for run in runs:
             with suppress(UserError):  # one that this build cannot read, or of a Flower app
                 run.scenario = resolve(load_scenario(run.paths.scenario, run_code=False))
-
-
-_TABLES = ("--format", "--output", "--against", "--details", "--columns")
-_EXCLUDED_BY = {
-    "--json": ("writes JSON instead of a table", ("--format", "--html", "--figure", "--columns")),
-    "--layout paper": ("applies to a table only", ("--html", "--figure", "--against", "--details")),
-    "--html": ("writes a page instead of a table", (*_TABLES, "--figure")),
-    "--figure": ("draws a figure instead of a table", _TABLES),
-}
-"""For each option the reason why it excludes others, and the options that it excludes."""
 
 
 def _table(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
+from edgefl.cli.arguments import Changes, Json, Scenario, option
 from edgefl.cli.printing import say_json, show
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     ),
     method: str | None = option(None, "The method that clients train.", metavar="NAME", unset="the scenario's first"),
     seed: int | None = option(None, "Seed of the fleet and of random draws.", min=0, unset="the scenario's first"),
-    output: Path | None = new_figure_file("Draw a picture of the schedulers.", "--output", "-o"),
     as_json: Json = False,
 ) -> None:
     """Compare schedulers over the same rounds, without training, and with the best possible rounds.
@@ -39,16 +37,6 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     chosen = load_scenario(scenario, changes or ())
     with blaming_changes(changes or (), scenario):
         made = compare_schedulers(chosen, rounds=rounds, seed=seed, method=method, selections=selection)
-    if output is not None:
-        from edgefl.report.command_figures import SchedulerPoint, scheduler_figure
-        from edgefl.report.figure_file import write_figure
-
-        points = [
-            SchedulerPoint(name, each.makespan, each.joules, each.jain)
-            for name, each in made.schedulers.items()
-            if each.makespan is not None and each.joules is not None and each.jain is not None
-        ]
-        write_figure(scheduler_figure(points), output)
     if as_json:
         say_json(made.as_dict())
     else:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import Changes, Details, Device, Methods, NoTrain, Seeds, Trust, argument, new_folder, option
+from edgefl.cli.arguments import (
+    Changes,
+    Details,
+    Device,
+    Methods,
+    NoTrain,
+    Seeds,
+    Trust,
+    argument,
+    check_options,
+    new_folder,
+    option,
+)
 from edgefl.cli.printing import Stopped, quiet, say, show
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import user_path
@@ -42,45 +55,37 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         parser=user_path,
         metavar="DIR",
     ),
-    rounds: int | None = option(None, "With --resume: the rounds of the run in total.", min=1, metavar="N"),
+    rounds: int | None = option(
+        None,
+        "With --resume: the rounds of the run in total (of a new run: --set training.rounds=N).",
+        min=1,
+        metavar="N",
+    ),
     add_seeds: int | None = option(
         None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
     ),
     trust: Trust = False,
     details: Details = False,
-    verbose: bool = option(False, "Show the log of Flower, too.", "--verbose"),
     as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
-    shown = {"as_json": as_json, "detailed": details}
+    again = ("as_json", "trust", "details")
     wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
+    resumed = ("rounds", "changes", "device") if wanted else ()
+    modes = {"resume": (*again, *resumed), "add_seeds": (*again, "scenario", "device")}
+    check_options(context, modes, {"rounds": ["resume"], "trust": ["resume", "add_seeds"]})
+    shown = {"as_json": as_json, "detailed": details}
     if resume is not None and wanted:
-        reason = (
-            "a run that goes on keeps its other options; expected --resume RUN with --rounds N or --set budgets.… or "
-            "--set stop=rounds, and no more than --device, --trust and --json"
-        )
-        _refuse_others(context, ("resume", "rounds", "changes", "device", "as_json", "trust", "details"), reason)
         from edgefl.experiment import go_on
 
         _again(resume, shown, go_on, wanted, device=device, trust=trust)
         return
     if resume is not None:
-        reason = "a resumed run keeps its scenario and options; expected --resume DIR alone"
-        _refuse_others(context, ("resume", "as_json", "trust", "details", "verbose"), reason)
-        _again(resume, shown, _resuming(resume, verbose=verbose), trust=trust)
+        _again(resume, shown, _resuming(resume), trust=trust)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
-    if rounds is not None:
-        raise UserError(
-            "expected it with --resume RUN; of a new run, the rounds are --set training.rounds=N", file="--rounds"
-        )
     if add_seeds is not None:
-        reason = (
-            "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
-            "--trust and --json"
-        )
-        _refuse_others(context, ("scenario", "add_seeds", "device", "as_json", "trust", "details"), reason)
         from edgefl.experiment import add_seeds as extend
 
         if not user_path(scenario).is_dir():
@@ -88,11 +93,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, extend, add_seeds, device=device, trust=trust)
         return
-    if trust:
-        raise UserError(
-            "a scenario's Python files are executed without it; expected it with --resume or --add-seeds",
-            file="--trust",
-        )
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -107,13 +107,12 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     chosen = load_any_scenario(scenario, changes or ())
     if seed:
         chosen = chosen.with_seeds(seed)
-    if isinstance(chosen, AppScenario):
-        accepted = ("scenario", "out", "method", "changes", "seed", "as_json", "details", "verbose")
-        _refuse_others(context, accepted, "a Flower app trains in its own code; remove this option")
     labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
     if isinstance(chosen, AppScenario):
-        _begin_flower(verbose=verbose)
+        if device != "auto" or engine is not None or no_train:
+            raise UserError("a Flower app trains in its own code; remove --device, --engine and --no-train")
+        _begin_flower()
         from edgefl.flower.run import run as run_apps
 
         with _shown(folder, scenario, lambda: ACCURACY, shown) as display:
@@ -128,32 +127,22 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
 
 
-def _refuse_others(context: typer.Context, accepted: Collection[str], reason: str) -> None:
-    """Refuse every parameter on the command line that is not accepted."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and name not in accepted:
-            named = next((each for each in parameter.opts if each.startswith("--")), name.upper())
-            raise UserError(reason, file=named)
-
-
-def _begin_flower(*, verbose: bool) -> None:
-    """Check that Flower is installed, and leave only warnings of its log."""
+def _begin_flower() -> None:
+    """Check that Flower is installed, and leave only warnings of its log, or what FLWR_LOG_LEVEL says."""
     from edgefl.flower.app import require_flwr
 
     require_flwr()
-    logging.getLogger("flwr").setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("flwr").setLevel(os.environ.get("FLWR_LOG_LEVEL", "WARNING"))
 
 
-def _resuming(folder: Path, *, verbose: bool) -> Callable[..., Any]:
+def _resuming(folder: Path) -> Callable[..., Any]:
     """What finishes an interrupted run."""
     from edgefl.experiment import resume
     from edgefl.flower.scenario import app_scenario_of
 
     if app_scenario_of(folder) is None:
         return resume
-    _begin_flower(verbose=verbose)
+    _begin_flower()
     from edgefl.flower.run import resume as resume_apps
 
     return resume_apps
@@ -261,7 +250,6 @@ def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     from edgefl.record.kinds import BUDGETS
     from edgefl.report import RunResult, comparison, comparison_rows, none_completed_a_round, write_pictures
     from edgefl.report.glance import next_steps
-    from edgefl.rerun.replay import not_replayable
 
     result = RunResult(run)
     nothing = none_completed_a_round(comparison_rows(result))
@@ -285,8 +273,3 @@ def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     ends = {each.stop.reason for results in result.results.values() for each in results}
     if ends & set(BUDGETS) and app_scenario_of(run) is None:
         say(f"More     edgefl simulate --resume {run} --set stop=rounds   (or a larger budget)")
-    timed = not_replayable(run) if result.trained and app_scenario_of(run) is None else {}
-    if timed:
-        say(f"Replay   edgefl replay {run} --set …   (without {', '.join(timed)}: times decided what was trained)")
-    for label, why in timed.items() if detailed else ():
-        say(f"{label} cannot be replayed on another network: {why}.")

@@ -50,11 +50,14 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     DIR/sweep.parquet has one row for each setting, method and seed.
     """
     from edgefl.scenario import load_scenario
+    from edgefl.scenario.overrides import Override, parse_overrides
     from edgefl.sweep.jobs import jobs_of, settings_of
     from edgefl.sweep.searching import check_split
     from edgefl.sweep.sweeping import sweep as run
 
-    overrides = with_grid(changes or [], grid) if grid else changes or []
+    overrides = parse_overrides(with_grid(changes or [], grid) if grid else changes or [])
+    if random is not None:
+        overrides.append(Override(("sweep", "random"), random, f"--random {random}"))
     base = load_scenario(scenario, overrides)
     spec = base.sweep
     if spec is None:
@@ -75,18 +78,15 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     def make(settings: Any, labels: list[str] | None) -> list[Job]:
         return jobs_of(scenario, overrides, settings, methods=labels, **options)
 
-    if spec.optuna is not None and random is not None:
-        raise UserError("cannot be combined with optuna, which proposes settings itself", file="--random")
-    settings = settings_of(spec.grid, random if random is not None else spec.random)
     if spec.optuna is not None and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
         with quiet(as_json):
             if spec.optuna is not None:
                 labels = method or [each.label for each in base.methods]
-                made, result = _search(spec, spec.optuna, labels, make, folder, spread)
+                result = _search(spec, spec.optuna, labels, make, folder, spread)
             else:
-                made = make(settings, method)
+                made = make(settings_of(spec.grid, spec.random), method)
                 say(f"{len(made)} jobs", err=True)
                 if choose is not None:
                     check_split(made)
@@ -95,7 +95,6 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         raise Stopped("to continue: run the same command again") from None
     _finish(
         result,
-        made,
         choose or (spec.optuna.metric if spec.optuna is not None else None),
         as_json=as_json,
         detailed=None if spec.optuna is not None else details,
@@ -122,25 +121,20 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     make: Callable[[Any, list[str] | None], list[Job]],
     folder: Path,
     spread: dict[str, Any],
-) -> tuple[list[Job], SweepResult]:
-    """Run a search; returns all jobs that it requested, and their results."""
+) -> SweepResult:
+    """Run a search."""
     from edgefl.sweep.searching import check_split, proposals
     from edgefl.sweep.sweeping import search
-
-    made: dict[str, Job] = {}
 
     def jobs(setting: Any, label: str) -> list[Job]:
         found = make([setting], [label])
         check_split(found, "sweep")
-        made.update({job.id: job for job in found})
         return found
 
     # Its jobs are not known beforehand; the jobs of the unchanged scenario identify the search.
     unchanged = [job.id for label in labels for job in jobs({}, label)]
     identity = [json.dumps(spec.model_dump(mode="json"), sort_keys=True), *unchanged]
-    made.clear()
-    result = search(proposals(spec, options, labels, jobs), identity, folder, **spread)
-    return list(made.values()), result
+    return search(proposals(spec, options, labels, jobs), identity, folder, **spread)
 
 
 def _print_done(job: Job, failure: str | None, left: int) -> None:
@@ -148,14 +142,13 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
     say(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} left", err=True)
 
 
-def _finish(
-    result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool, detailed: bool | None
-) -> None:
+def _finish(result: SweepResult, metric: Metric | None, *, as_json: bool, detailed: bool | None) -> None:
     """Print the result; ``detailed``: whether with all figures, ``None`` for a search."""
     from edgefl.report.comparison import comparison
     from edgefl.report.sweep_result import results_in
     from edgefl.sweep.searching import choose
 
+    jobs = result.jobs
     chosen = choose(jobs, result.table, metric) if metric is not None else []
     if as_json:
         data = [{**vars(each), "setting": dict(each.setting), "metric": each.metric.name} for each in chosen]

@@ -49,6 +49,8 @@ def check_scenario(scenario: Scenario) -> None:
     transport = scenario.network.transport
     if transport.multicast:
         raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
+    if transport.connection_limit is not None:
+        raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
     if getattr(scenario.network.topology, "sharing", "wired") != "wired":
         raise UserError("expected wired: an emulation has no radio channels", field="network.topology.sharing")
     if scenario.training.bandwidth.name != "equal":

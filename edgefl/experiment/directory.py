@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Self
@@ -28,10 +27,10 @@ from edgefl.files import aside, read_json, write_file
 from edgefl.hardware import DeviceName
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
-from edgefl.record.costs import StepKey, read_costs
+from edgefl.record.costs import StepKey
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_run
-from edgefl.scenario import Scenario, load_scenario, resolve
+from edgefl.scenario import Scenario, resolve
 from edgefl.validation import validated
 from edgefl.version import __version__
 from edgefl.yaml_file import dump_yaml, read_yaml
@@ -62,8 +61,7 @@ class Finished(Options):
 class State(Options):
     """The content of ``unfinished.json``, or of ``faulted.json`` in a finished directory with runs that failed.
 
-    ``edgefl`` is the version that created it. While seeds are added to a finished run, ``seeds`` are all of them: its
-    scenario still has the former ones. See :class:`RunDirectory` for the other fields.
+    ``edgefl`` is the version that created it. See :class:`RunDirectory` for the other fields.
     """
 
     edgefl: str
@@ -71,22 +69,10 @@ class State(Options):
     inputs: dict[str, str]
     software: dict[str, str]
     choices: Choices
-    seeds: tuple[int, ...] | None = None
     finished: tuple[Finished, ...]
 
     def text(self) -> str:
         return json.dumps(self.model_dump(mode="json", exclude_unset=True), allow_nan=False)
-
-
-@dataclass(frozen=True)
-class NewSeeds:
-    """Seeds to add to a finished run: ``count`` whole numbers that follow its highest seed."""
-
-    count: int
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-
-    def after(self, present: Sequence[int]) -> tuple[int, ...]:
-        return (*present, *range(max(present) + 1, max(present) + 1 + self.count))
 
 
 class RunDirectory:
@@ -96,23 +82,20 @@ class RunDirectory:
     If the run does not begin, everything that this process created is removed again.
 
     Without ``choices`` they are read from an interrupted run, or from a finished one in which runs ended by a fault:
-    these runs are tried again. With ``new_seeds``, scenario and summary stay those of the finished run until all are
-    done. ``inputs`` are digests of what the runs read, by field of the scenario; ``opened``: the scenario is written,
-    so that the run can be resumed.
+    these runs are tried again. ``inputs`` are digests of what the runs read, by field of the scenario; ``opened``: the
+    scenario is written, so that the run can be resumed.
     """
 
     choices: Choices
 
-    def __init__(self, path: Path, choices: Choices | None, *, new_seeds: NewSeeds | None = None) -> None:
+    def __init__(self, path: Path, choices: Choices | None) -> None:
         self.path = path
         self.paths = RunPaths(path)
         self.finished: dict[tuple[str, int], Finished] = {}
         self.inputs: dict[str, str] = {}
         self.software: dict[str, str] = {}
-        self.seeds: tuple[int, ...] | None = None
         self.opened = False
         self._asked = choices
-        self._new_seeds = new_seeds
         self._lock = FileLock(self.paths.lock)
         self._made: list[Path] = []
         self._begun_here = False
@@ -167,9 +150,8 @@ class RunDirectory:
         try:
             if not self.paths.state.exists():
                 self._begun_here = self._asked is not None
-                if self.seeds is None:
-                    # An existing summary describes runs that are about to be tried again.
-                    self.paths.summary.unlink(missing_ok=True)
+                # An existing summary describes runs that are about to be tried again.
+                self.paths.summary.unlink(missing_ok=True)
                 if self._begun_here:
                     keep_code(scenario, self.inputs, self.path)
                     write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
@@ -179,15 +161,9 @@ class RunDirectory:
             self.forget()
             raise self._not_writable(error) from None
 
-    def seeds_added(self, scenario: Options) -> None:
-        """Write the scenario of a run to which seeds were added, before its summary."""
-        if self.seeds is not None:
-            self.paths.sensitivity.unlink(missing_ok=True)  # it has the former seeds only
-            write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
-
     def read_inputs(self, found: Mapping[str, Input]) -> None:
         """Record the inputs of a new run; later, before each run, check that they are still the same."""
-        if self._asked is None and self.seeds is None:
+        if self._asked is None:
             # The file was compared as it was written: an earlier build had other defaults.
             found = {field: each for field, each in found.items() if field != SCENARIO}
         if self._asked is None or self.inputs:
@@ -218,7 +194,6 @@ class RunDirectory:
 
     def all_finished(self) -> None:
         """Remove the state after the summary is written: there is nothing to resume."""
-        self.seeds = None
         for label, seed in self.finished:
             self.paths.of(label, seed).clear()  # again, in case of a kill between the run's end and this line
         sound = [known for known in self.finished.values() if not known.entry.faulted]
@@ -243,16 +218,12 @@ class RunDirectory:
             software=self.software,
             choices=self.choices,
             finished=tuple(finished),
-            **({} if self.seeds is None else {"seeds": self.seeds}),
         )
         return state.text()
 
     def _state_file(self) -> Path:
-        """The file that says what is left to do; the summary of a run to which seeds will be added."""
+        """The file that says what is left to do."""
         paths = self.paths
-        if self._new_seeds is not None:
-            check_finished(self.path)
-            return paths.summary
         for file in (paths.state, paths.faulted):
             if file.exists():
                 return file
@@ -262,12 +233,9 @@ class RunDirectory:
         raise UserError(f"nothing to resume: {reason}", file=str(self.path))
 
     def _read(self) -> None:
-        file = self._state_file()
-        state = _read_state(file) if self._new_seeds is None else _state_with(self._new_seeds, self.path)
+        state = _read_state(self._state_file())
         self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
-        self.seeds = state.seeds
-        if self.seeds is None:
-            check_inputs(self.inputs, scenario_as_written(self.path))
+        check_inputs(self.inputs, scenario_as_written(self.path))
         self.opened = self.paths.state.exists()
         self.finished = {(each.label, each.seed): each for each in state.finished}
 
@@ -303,23 +271,10 @@ def check_finished(path: Path) -> Summary:
     return summary
 
 
-def _state_with(new_seeds: NewSeeds, path: Path) -> State:
-    """The state of a finished run in which the new seeds are missing; nothing is written."""
-    summary, paths = check_finished(path), RunPaths(path)
-    scenario = load_scenario(paths.scenario, run_code=False)
-    extended = scenario.with_seeds(new_seeds.after(scenario.seeds))
-    steps = read_costs(paths.costs)
-    # A finished directory has the steps of all seeds together, which is all that its costs.json needs.
-    used = {label: tuple(step.key for step in steps.get(label, ())) for label in summary.methods}
-    finished = tuple(
-        Finished(label=label, seed=each.seed, entry=each, costs=used[label]) for label, each in runs_of(summary)
-    )
-    state = state_of(extended, summary, paths, new_seeds.device)
-    return state.model_copy(update={"seeds": extended.seeds, "finished": finished})
-
-
-def state_of(extended: Scenario, summary: Summary, paths: RunPaths, device: DeviceName) -> State:
-    """The state of an extended run, of which nothing has begun; ``summary`` and ``paths`` are of the finished one."""
+def state_of(
+    extended: Scenario, summary: Summary, paths: RunPaths, device: DeviceName, finished: tuple[Finished, ...]
+) -> State:
+    """The state of an extended run; ``summary`` and ``paths`` are of the finished one."""
     check_inputs(summary.inputs, scenario_as_written(paths.root))
     label, first = runs_of(summary)[0]
     recording = read_recording(paths.of(label, first.seed).events)  # only the log shows whether models were trained
@@ -330,7 +285,7 @@ def state_of(extended: Scenario, summary: Summary, paths: RunPaths, device: Devi
         inputs={**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))},
         software=summary.software,
         choices=Choices(methods=tuple(summary.methods), device=device, train=trained),
-        finished=(),
+        finished=finished,
     )
 
 

@@ -1,7 +1,8 @@
-"""A finished run that goes on: with more rounds, or past its budget.
+"""A finished run that goes on: with more rounds, past its budget, or with more seeds.
 
-The longer run is an interrupted run in a folder inside the directory: its journal and its checkpoint are made from what
-the finished run kept, and it is resumed. Its files replace those of the finished run only when it is complete.
+The longer run is an interrupted run in a folder inside the directory, and is resumed. With more rounds, its journal and
+its checkpoint are made from what the finished run kept; with more seeds, the present runs are finished ones of it. Its
+files replace those of the finished run, or join them, only when it is complete.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from filelock import FileLock, Timeout
 
 from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
-from edgefl.experiment.directory import check_finished, runs_of, state_of
+from edgefl.experiment.directory import Finished, check_finished, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.one_run import Journal
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName
 from edgefl.record import RunPaths, SeedPaths, names
+from edgefl.record.costs import read_costs
 from edgefl.record.events import Event
 from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario, load_scenario, resolve, with_overrides
@@ -46,22 +48,34 @@ def locked(run: Path) -> Iterator[None]:
         lock.release()
 
 
-def begin(run: Path, changes: Overrides, device: DeviceName, *, trust: bool) -> str:
-    """Prepare the longer run; return how its rounds are trained, in words."""
+def begin(run: Path, changes: Overrides, seeds: int, device: DeviceName, *, trust: bool) -> str:
+    """Prepare the longer run, with changes or with so many new seeds; return how its rounds are trained, or empty."""
     summary, paths, longer = check_finished(run), RunPaths(run), RunPaths(RunPaths(run).longer)
     former = load_scenario(paths.scenario, run_code=False)
     former = allow_code(former, summary.inputs, run, trust=trust)
-    scenario = with_overrides(former, changes, run_code=False)
-    _check(former, scenario, max(each.rounds for _, each in runs_of(summary)))
-    state = state_of(scenario, summary, paths, device)
+    finished: tuple[Finished, ...] = ()
+    if seeds:
+        first = max(former.seeds) + 1
+        scenario = former.with_seeds((*former.seeds, *range(first, first + seeds)))
+        used = {label: tuple(step.key for step in steps) for label, steps in read_costs(paths.costs).items()}
+        finished = tuple(
+            Finished(label=label, seed=each.seed, entry=each, costs=used.get(label, ()))
+            for label, each in runs_of(summary)
+        )
+    else:
+        scenario = with_overrides(former, changes, run_code=False)
+        _check(former, scenario, max(each.rounds for _, each in runs_of(summary)))
+    state = state_of(scenario, summary, paths, device, finished)
     longer.root.mkdir()
     if paths.inputs.is_dir():
         shutil.copytree(paths.inputs, longer.inputs)
     write_file(longer.scenario, dump_yaml(resolve(scenario)))
     kept: list[int] = []
-    if state.choices.train:
+    if state.choices.train and not seeds:
         kept = [_copy(paths.of(label, each.seed), longer.make(label, each.seed)) for label, each in runs_of(summary)]
     write_file(longer.state, state.text())  # last: a folder without it is not resumed
+    if seeds:
+        return ""
     if not state.choices.train:
         return "nothing was trained, so the longer run is simulated from its start"
     if not all(kept):
@@ -89,6 +103,7 @@ def adopt(run: Path) -> None:
             file.unlink(missing_ok=True)
         files = [file for file in sorted(longer.root.rglob("*")) if file.is_file() and file != longer.summary]
         for file in (*files, longer.summary):
+            (run / file.relative_to(longer.root)).parent.mkdir(parents=True, exist_ok=True)
             os.replace(file, run / file.relative_to(longer.root))
     shutil.rmtree(longer.root)
 

@@ -137,7 +137,7 @@ class OneRun:
                 if self._testbed is not None:
                     made = stack.enter_context(self._testbed(setup, self._paths))
                     setup = replace(setup, testbed=made)
-                outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, self._world, setup)))
+                outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, setup)))
         self.fault = outcome.fault
         return outcome
 

@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.experiment.wiring import SharedWorld, client_links_of
 from edgefl.fleet import Slowdown
 from edgefl.network.specs import StarTopology
 from edgefl.scenario import Scenario
@@ -23,14 +22,14 @@ class LeastRoundSeconds:
     they are not known, ``why_not`` is the reason.
     """
 
-    def __init__(self, scenario: Scenario, world: SharedWorld, setup: Setup) -> None:
+    def __init__(self, scenario: Scenario, setup: Setup) -> None:
         self._known: dict[tuple[object, ...], float] = {}
         self._setup = setup
         self.why_not = _unknown(scenario, setup)
         if self.why_not is not None or not isinstance(scenario.network.topology, StarTopology):
             return
         star, transport = scenario.network.topology, setup.transport
-        self._links = client_links_of(scenario, world)
+        self._links = setup.capacity_changes
         if any(np.isnan(self._links.capacities(direction, 0)).any() for direction in ("down", "up")):
             self.why_not = "capacities change in the course of a round"
             return
@@ -38,7 +37,8 @@ class LeastRoundSeconds:
             star.latency if (own := scenario.network.links[str(name)].latency) is None else own
             for name in setup.fleet.link_names()
         ]
-        self._delay = np.array(latency)
+        self._delay = transport.latency_factor * np.array(latency)
+        self._limit = np.array([transport.limit(each) for each in latency])
         # With multicast, one transfer over the server's link serves all clients.
         self._server_down = math.inf if transport.multicast else transport.efficiency * star.server.down
         self._server_up = transport.efficiency * star.server.up
@@ -62,7 +62,10 @@ class LeastRoundSeconds:
         """The costs of a round (from 0) with the whole model for these clients."""
         setup, ones = self._setup, np.ones(len(clients))
         efficiency = setup.transport.efficiency
-        down, up = (efficiency * self._links.capacities(direction, round)[clients] for direction in ("down", "up"))
+        down, up = (
+            np.minimum(self._limit, efficiency * self._links.capacities(direction, round))[clients]
+            for direction in ("down", "up")
+        )
         delay = self._delay[clients]
         return ClientCosts(
             down_bits=8.0 * self.bytes_down * ones,
@@ -106,14 +109,14 @@ class LeastRoundSeconds:
         return any(each.cool_for < math.inf for each in self._works)
 
 
-def optimum_of(scenario: Scenario, world: SharedWorld, setup: Setup) -> LeastRoundSeconds | None:
+def optimum_of(scenario: Scenario, setup: Setup) -> LeastRoundSeconds | None:
     """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
 
     Nor is there one if costs are not known, or if real processes take the time.
     """
     if not scenario.evaluation.optimum or setup.testbed is not None:
         return None
-    known = LeastRoundSeconds(scenario, world, setup)
+    known = LeastRoundSeconds(scenario, setup)
     return known if known.why_not is None else None
 
 

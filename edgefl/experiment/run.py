@@ -14,7 +14,7 @@ from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData
 from edgefl.errors import UserError
 from edgefl.experiment import longer
-from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory, check_finished
+from edgefl.experiment.directory import Choices, RunDirectory, check_finished
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
@@ -22,7 +22,6 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs, world_for
 from edgefl.fleet.figure import value
 from edgefl.hardware import DeviceName
-from edgefl.options import Options
 from edgefl.record.costs import StepKey, StepRow, write_costs
 from edgefl.record.events import Listener, ListenerError, marked
 from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
@@ -109,8 +108,9 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
 
 def go_on(
     path: Path,
-    changes: Overrides,
+    changes: Overrides = (),
     *,
+    new_seeds: int = 0,
     device: DeviceName = "auto",
     listeners: Sequence[Listener] = (),
     trust: bool = False,
@@ -118,9 +118,9 @@ def go_on(
     """Go on with a finished run; the result is identical byte for byte to that of a run with the changes.
 
     ``changes`` are a larger number ``training.rounds``, larger ``budgets`` or ``stop: rounds``. Training goes on from
-    the checkpoint that the run kept, or else starts again. The finished run stays readable until all runs are done. If
-    it is interrupted, :func:`resume` continues. ``device`` should be that of the present run; ``trust`` is as for
-    :func:`resume`.
+    the checkpoint that the run kept, or else starts again. With ``new_seeds``, as many seeds are added instead. The
+    finished run stays readable until all runs are done. If it is interrupted, :func:`resume` continues. ``device``
+    should be that of the present run; ``trust`` is as for :func:`resume`.
 
     Raises:
         UserError: the run cannot go on with these changes.
@@ -129,8 +129,8 @@ def go_on(
     path = path.absolute()
     check_finished(path)
     with longer.locked(path):
-        advice = longer.begin(path, changes, device, trust=trust)
-        for listener in listeners:
+        advice = longer.begin(path, changes, new_seeds, device, trust=trust)
+        for listener in listeners if advice else ():
             listener.advised(advice)
         try:
             _finish_longer(path, listeners, trust=trust)
@@ -160,23 +160,16 @@ def add_seeds(
     """Add seeds to a finished run; the result is identical byte for byte to that of a run with all these seeds.
 
     The new seeds are the ``count`` whole numbers after the highest present one. The present runs are not executed
-    again, and stay readable until all new ones are done. If it is interrupted, :func:`resume` continues. ``device``
-    should be that of the present runs; ``trust`` is as for :func:`resume`.
-
-    Raises:
-        RunsFailed, NotWritten: as for :func:`run`.
+    again. See :func:`go_on`.
     """
     if not 1 <= count <= MOST_NEW_SEEDS:
         raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
-    directory = RunDirectory(path.absolute(), None, new_seeds=NewSeeds(count, device))
-    return _continue(directory, path, listeners, trust=trust)
+    return go_on(path, new_seeds=count, device=device, listeners=listeners, trust=trust)
 
 
 def _continue(directory: RunDirectory, path: Path, listeners: Sequence[Listener], *, trust: bool) -> Path:
     with directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
-        if directory.seeds is not None:
-            scenario = scenario.with_seeds(directory.seeds)
         if directory.choices.emulated:
             raise UserError(f"is an emulation; to continue: {how_to_continue(path)}", file=str(path))
         scenario = allow_code(scenario, directory.inputs, path, trust=trust)
@@ -194,19 +187,12 @@ class Runs(Listener):
     """Whether runs that ended by a fault can be tried again in the directory."""
 
     def __init__(
-        self,
-        scenario: Options,
-        directory: RunDirectory,
-        listeners: Sequence[Listener],
-        *,
-        name: str,
-        seeds: Sequence[int],
-        rounds: int,
+        self, directory: RunDirectory, listeners: Sequence[Listener], *, name: str, seeds: Sequence[int], rounds: int
     ) -> None:
         self.directory = directory
         self.listeners = [self, *map(marked, listeners)]
         self.fault: PartFault | None = None
-        self._scenario, self._name, self._seeds, self._rounds = scenario, name, seeds, rounds
+        self._name, self._seeds, self._rounds = name, seeds, rounds
         self._rounds_ended = 0
 
     def round_ended(self, row: RoundRow) -> None:
@@ -265,7 +251,6 @@ class Runs(Listener):
                 self.run_seed(seed, chosen)
         entries = {label: [directory.finished[label, seed].entry for seed in self._seeds] for label in labels}
         write_costs(self.costs(), directory.paths.costs)
-        directory.seeds_added(self._scenario)
         write_summary(self._name, entries, directory.paths.summary, directory.inputs, directory.software)
         directory.all_finished()
 
@@ -283,7 +268,7 @@ class _ScenarioRuns(Runs):
         results: Path | None = None,
     ) -> None:
         rounds = scenario.training.rounds
-        super().__init__(scenario, directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
+        super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
         self._testbed, self._results = testbed, results
         self._chosen = scenario
         self._choices = directory.choices

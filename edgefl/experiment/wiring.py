@@ -53,6 +53,7 @@ class SharedWorld:
 
     seed: int
     fleet: FleetAssignment
+    links: ClientLinks
     samples: NDArray[np.int64]
     facts: Facts
 
@@ -94,11 +95,12 @@ def step_costs(
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
     """Return the fleet and shards of a seed; without ``data``, only the shards' sizes are computed."""
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
+    links = client_links_of(scenario, fleet, seed)
     if data is None:
         with errors_at("data"):
             samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
-        return SharedWorld(seed, fleet, samples, Facts())
-    return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
+        return SharedWorld(seed, fleet, links, samples, Facts())
+    return SharedWorld(seed, fleet, links, data.sizes, Facts(label_support=data.label_counts > 0))
 
 
 def reads_labels(scenario: Scenario, seed: int) -> bool:
@@ -149,12 +151,13 @@ def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[S
     if there is scenario:
         return scenario, world
     fleet = assign(there.fleet, 1, world.seed)
-    return there, SharedWorld(world.seed, fleet, world.samples.sum(keepdims=True), Facts())
+    links = client_links_of(there, fleet, world.seed)
+    return there, SharedWorld(world.seed, fleet, links, world.samples.sum(keepdims=True), Facts())
 
 
-def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:
+def client_links_of(scenario: Scenario, fleet: FleetAssignment, seed: int) -> ClientLinks:
     """Return the capacities of the clients' links of a seed."""
-    return ClientLinks(scenario.network.links, [str(name) for name in world.fleet.link_names()], world.seed)
+    return ClientLinks(scenario.network.links, [str(name) for name in fleet.link_names()], seed)
 
 
 def limits_of(scenario: Scenario) -> Limits:
@@ -173,15 +176,9 @@ def setup_of(
     learner: Learner,
     trains: bool,
     listeners: Sequence[Listener],
-    client_links: ClientLinks | None = None,
-    bandwidth: float = 1.0,
     cost: CostOf | None = None,
 ) -> Setup:
-    """Return one run's setup.
-
-    ``client_links`` are the capacities of the clients' links, if they are already built, ``bandwidth`` is a factor on
-    those of all other links, and ``cost`` is called for the cost of a local step in place of ``costs``.
-    """
+    """Return one run's setup; ``cost`` is called for the cost of a local step in place of ``costs``."""
     method, model = costs.method, costs.adapted_model()
     levels = range(0 if method.submodels is None else len(method.submodels.levels))
     allocation = scenario.training.bandwidth.spec
@@ -199,8 +196,7 @@ def setup_of(
         world.fleet,
         scenario.network,
         world.seed,
-        client_links=client_links,
-        scale=bandwidth,
+        client_links=world.links,
         label=chosen.label,
         rounds=scenario.training.rounds,
         cohort=scenario.training.cohort,

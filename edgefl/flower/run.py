@@ -101,7 +101,7 @@ class _AppRuns(Runs):
         self._apps = scenario
         self._methods = {each.label: each for each in scenario.methods if each.label in directory.choices.methods}
         rounds = _planned_rounds(run_configs(scenario, list(self._methods.values())))
-        super().__init__(scenario, directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
+        super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
         self._costs = self._known_costs()
         directory.use_software(versions_of(PACKAGES))
 

@@ -9,7 +9,7 @@ from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.tcp import Tcp
 from edgefl.network.topology import GraphLinks
 from edgefl.network.traces import TraceColumns, read_csv, read_mahimahi, read_traces
-from edgefl.network.transport import FifoQueue, Transport
+from edgefl.network.transport import FifoQueue, Transport, lv08
 from edgefl.network.tree import TreeLinks, build_topology
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Transport",
     "TreeLinks",
     "build_topology",
+    "lv08",
     "read_csv",
     "read_mahimahi",
     "read_traces",

@@ -154,7 +154,8 @@ class Stream:
     flow: int
     path: tuple[int, ...]
     left: float  # bits left at since; meaningful while held
-    own_weight: float  # the requested weight, before that of the channel
+    own_weight: float  # the requested weight, before the weights of the channel and of TCP
+    latency: float  # one-way seconds of its path
     limit: float  # its largest rate whatever its links, bit/s
     size: float  # bytes of the whole transfer
     outlook: Outlook

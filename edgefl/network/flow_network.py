@@ -40,7 +40,7 @@ class FlowNetwork:
         observer: called for every flow and capacity change at its virtual time.
         transport: how flows use their paths; a pure fluid by default.
         allocator: decides how flows share links, with a transport without multicast, tcp and queue; None for equal
-            shares.
+            shares, weighted by their transport.
 
     Two clients share a server of 8 Mbit/s; only the first is limited by its own link.
 
@@ -121,7 +121,7 @@ class FlowNetwork:
             bytes,
             path=route.links,
             nodes=route.nodes,
-            latency=route.latency,
+            latency=route.latency * self._transport.latency_factor,
             weight=weight,
             tag=tag,
             bytes_left=self._bytes_left,
@@ -309,6 +309,7 @@ class FlowNetwork:
             8.0 * flow.bytes,
             self.env.now,
             weight=weight,
+            latency=flow.latency - flow.setup,
             limit=limit,
             size=flow.bytes,
             outlook=flow.outlook,
@@ -331,7 +332,8 @@ class FlowNetwork:
             self._use(group, 8.0 * group.first.bytes)
 
     def _use(self, group: Multicast, bits: float) -> None:
-        self._sharing.join(-group.id, group.path, bits, self.env.now, weight=group.first.weight)
+        latency = group.starts - group.first.started
+        self._sharing.join(-group.id, group.path, bits, self.env.now, weight=group.first.weight, latency=latency)
 
     def _prune(self, group: Multicast, flow: Flow) -> None:
         """Remove a member, and the links that only this member used."""

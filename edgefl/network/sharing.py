@@ -97,8 +97,9 @@ class Sharing:
         busy = self._busy[link]
         if busy.shared:
             self._unsolved[link] = None
-        # The capacity of a client's link in a cell determines the air that it takes.
-        if not busy.shared or self._topology.air(link) >= 0:
+        # The capacity of a client's link in a cell determines the air that it takes; that of any link may change TCP's
+        # shares.
+        if not busy.shared or self._topology.air(link) >= 0 or self._transport.penalty_bytes is not None:
             for stream in list(busy.streams.values()):
                 self._rebundle(stream, now)
 
@@ -110,12 +111,18 @@ class Sharing:
         now: float,
         *,
         weight: float,
+        latency: float,
         limit: float = math.inf,
         size: float = 0.0,
         outlook: Outlook | None = None,
     ) -> None:
-        """A flow begins to use its links, at most at the rate ``limit`` (bit/s)."""
-        stream = self._streams[flow] = Stream(flow, path, bits, weight, limit, size, outlook or Outlook())
+        """A flow begins to use its links, at most at the rate ``limit`` (bit/s) and the transport's.
+
+        ``latency`` is the seconds before its first byte under the transport model, without the set-up of a connection.
+        """
+        latency /= self._transport.latency_factor
+        limit = min(limit, self._transport.limit(latency))
+        stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, size, outlook or Outlook())
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)
@@ -280,6 +287,9 @@ class Sharing:
         key = tuple(shared)
         stream.cap = min(stream.limit, self._transport.efficiency * least)
         stream.weight = stream.own_weight
+        if self._transport.penalty_bytes is not None:
+            wires = (capacity[link] for link in stream.path if link < self._wires)
+            stream.weight *= self._transport.weight(stream.latency, wires)
         if stream.airs:
             self._take_air(stream)
         if self._allocator is not None:

@@ -1,7 +1,8 @@
 """How a connection uses its path in addition to fair sharing: as a pure fluid, or like TCP; and its time-outs."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal, Self
 
@@ -12,7 +13,7 @@ from edgefl.network.tcp import HEADER_BYTES, Handshake, Opening, Tcp, payload_sh
 from edgefl.network.topology import Node
 from edgefl.options import Options
 from edgefl.randomness import generator, integer_seed
-from edgefl.units import Bytes, Seconds, ShortSeconds, slack
+from edgefl.units import BitsPerSecond, Bytes, Seconds, ShortSeconds, slack
 
 WAIT_FACTOR = 1.6
 """A wait after a broken attempt is this multiple of the one before."""
@@ -137,20 +138,69 @@ class Transport:
     """How a flow uses its path. The default is a pure fluid: whole capacities, plain latency, equal shares."""
 
     efficiency: float = 1.0  # the share of a link's capacity that carries payload
+    latency_factor: float = 1.0  # the delay before the first byte, in multiples of the path's latency (as for set-up)
+    window: float = math.inf  # the maximum of bytes in flight: the rate is at most efficiency * window / (2 * latency)
+    # With a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse proportion to
+    # L + sum(penalty_bytes / B); None for equal shares.
+    penalty_bytes: float | None = None
+    connection_limit: float = math.inf  # the maximum rate of one flow, bit/s, whatever its path
     multicast: bool = False  # transfers of one payload that a node begins at one instant cross each link once
     tcp: Tcp | None = None  # how connections begin and grow
     queue: FifoQueue | None = None  # the unequal shares of flows in one queue; None for a queue for each flow
+
+    def limit(self, latency: float) -> float:
+        """The maximum rate of a flow on a path of this one-way latency (seconds), bit/s."""
+        window_limit = self.efficiency * self.window * 8.0 / (2.0 * latency) if latency > 0.0 else math.inf
+        return min(self.connection_limit, window_limit)
 
     def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
         """A transfer that has its path, with this one-way latency (seconds) and capacity, to itself.
 
         ``opening`` is the state of the transfer's connection; without connections it changes nothing.
         """
-        usable = self.efficiency * bits_per_second
+        usable = min(self.limit(latency), self.efficiency * bits_per_second)
         if self.tcp is None:
-            return Alone(latency, usable)
+            return Alone(self.latency_factor * latency, usable)
         sending = partial(self.tcp.seconds, bits_per_second=usable, latency=latency, opening=opening)
         return Alone(latency + 2.0 * latency * opening.round_trips, usable, sending)
+
+    def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:
+        """A flow's share relative to others, from its path's latency (seconds) and capacities.
+
+        A link that is down stalls the flow anyway and is ignored.
+        """
+        if self.penalty_bytes is None:
+            return 1.0
+        penalty = latency + sum(8.0 * self.penalty_bytes / rate for rate in bits_per_second if rate > 0.0)
+        return 1.0 / penalty if penalty > 0.0 else 1.0
+
+
+def lv08(
+    *, acknowledgements: Literal["none", "shared"] = "none", connection_limit: float = math.inf, multicast: bool = False
+) -> Transport:
+    """TCP as in SimGrid's LV08 model (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
+
+    The delay before the first byte is 13.01 times the path's latency, 97 % of a capacity carries payload, the window is
+    4 MiB, and shares fall with the round-trip time.
+
+    With ``shared`` acknowledgements both directions are one medium: acknowledgements take 5 % more of each link.
+
+    SimGrid's documented case, 100 kB over 1 Mbit/s and 10 ms:
+
+    >>> for acknowledgements in ("shared", "none"):
+    ...     transport = lv08(acknowledgements=acknowledgements)
+    ...     print(f"{transport.latency_factor * 0.01 + 8e5 / (transport.efficiency * 1e6):.6f}")
+    0.996079
+    0.954842
+    """
+    return Transport(
+        efficiency=0.97 / 1.05 if acknowledgements == "shared" else 0.97,
+        latency_factor=13.01,
+        window=4194304.0,
+        penalty_bytes=20537.0,
+        connection_limit=connection_limit,
+        multicast=multicast,
+    )
 
 
 class TcpOptions(Options):
@@ -185,10 +235,16 @@ class TcpOptions(Options):
 class TransportSpec(TcpOptions):
     """How a connection uses its path in addition to fair sharing."""
 
-    kind: Literal["fluid", "tcp"] = Field(
+    kind: Literal["fluid", "lv08", "tcp"] = Field(
         "fluid",
-        description="fluid: whole capacities, plain latency, equal shares; tcp: connections with set-up, headers and"
-        " slow start.",
+        description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08; tcp:"
+        " connections with set-up, headers and slow start.",
+    )
+    acknowledgements: Literal["none", "shared"] = Field(
+        "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
+    )
+    connection_limit: BitsPerSecond | None = Field(
+        None, gt=0, description="The maximum rate of one transfer, whatever its path; null for no limit."
     )
     multicast: bool = Field(
         False,
@@ -207,6 +263,8 @@ class TransportSpec(TcpOptions):
 
     @model_validator(mode="after")
     def _options_belong_to_their_kind(self) -> Self:
+        if self.kind != "lv08" and self.acknowledgements != "none":
+            raise ValueError(f"acknowledgements: expected none, because kind is {self.kind}")
         if self.kind == "tcp" and self.multicast:
             raise ValueError("multicast: expected false, because a tcp connection has two ends")
         if self.kind != "tcp":
@@ -220,5 +278,9 @@ class TransportSpec(TcpOptions):
     def build(self, seed: int = 0) -> Transport:
         """The transport for a :class:`~edgefl.network.flow_network.FlowNetwork`; the seed draws a queue's shares."""
         queue = FifoQueue(seed) if self.queue == "fifo" else None
+        limit = math.inf if self.connection_limit is None else self.connection_limit
+        if self.kind == "lv08":
+            transport = lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
+            return replace(transport, queue=queue)
         tcp, share = self.connections() if self.kind == "tcp" else (None, 1.0)
-        return Transport(share, self.multicast, tcp, queue)
+        return Transport(share, connection_limit=limit, multicast=self.multicast, tcp=tcp, queue=queue)

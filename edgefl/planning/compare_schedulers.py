@@ -123,7 +123,7 @@ def compare_schedulers(
             check_last_batches(costs.model, [costs.method], world.samples)
             seen, early, learner = _Updates(), EarlyEnd(rounds), NeutralLearner()
             setup = setup_of(there, chosen, world, costs, learner=learner, trains=False, listeners=[seen, early])
-            known = known or LeastRoundSeconds(there, world, setup)
+            known = known or LeastRoundSeconds(there, setup)
             found[name] = _figures(setup, known, seen, early, rounds)
         except (UserError, PartFault) as error:
             bare = UserError(error.message, field=error.field) if isinstance(error, UserError) else error

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, idle_joules, transfer_joules
+from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
 from edgefl.record.kinds import BudgetKind
-from edgefl.simulation.work import batch_counts, local_seconds
+from edgefl.simulation.work import WorkModel, local_seconds
 
 
 class Range(NamedTuple):
@@ -169,11 +169,12 @@ class Spent:
 class Observation(Listener):
     """Collects what each client spent in each round.
 
-    With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not affect it.
+    With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not affect it. ``model`` has
+    the work of the clients.
     """
 
-    def __init__(self, fleet: FleetAssignment, costs: StepCosts, *, given_seconds: bool) -> None:
-        self._fleet = fleet
+    def __init__(self, model: WorkModel, costs: StepCosts, *, given_seconds: bool) -> None:
+        self.model = model
         self._costs = costs
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
@@ -197,35 +198,21 @@ class Observation(Listener):
             return dict.fromkeys(BOUNDS, 1.0)
         batches = {int(size): count for size, count in event.facts["batches"].items()}
         seconds = work_seconds(
-            self._fleet.profiles[event.group], self._costs, event.alpha, batches, int(event.facts.get("level", 0))
+            self.model.fleet.profiles[event.group], self._costs, event.alpha, batches, int(event.facts.get("level", 0))
         )
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
-    def _part(self, work: Event, steps: float) -> float:
-        """The part of the seconds of a work that its first ``steps`` take."""
-        profile, local = self._fleet.profiles[work.group], self._costs.method.local
-
-        def first(count: int) -> float:
-            batches = batch_counts(local, work.images, count)
-            level = int(work.facts.get("level", 0))
-            return work_seconds(profile, self._costs, work.alpha, batches, level).nominal
-
-        if len(work.facts["batches"]) < 2:
-            return steps / work.value if work.value else 1.0
-        whole = int(steps)
-        before, after = first(whole), first(min(whole + 1, int(work.value)))
-        return (before + (steps - whole) * (after - before)) / first(int(work.value))
-
     def _take(self, event: Event, spent: Spent) -> None:
-        profile, place = self._fleet.profile_of(event.client), (event.round, event.client, event.item)
+        profile, place = self.model.fleet.profile_of(event.client), (event.round, event.client, event.item)
         match event.kind:
             case "compute_start":
                 spent.participations = 1
             case "compute_end" | "compute_partial" | "compute_drop":
                 full = compute_joules(profile, event.seconds)
                 share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data
-                aborted = event.kind == "compute_drop"
-                spent.done["compute"] += self._part(self._works[event.work], event.value) if aborted else 1.0
+                work = self.model.of(event.client, event.alpha, int(self._works[event.work].value))
+                done = self.model.begun(work, event.value)[0] if event.kind == "compute_drop" else 1.0
+                spent.done["compute"] += done
                 for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
                     spent.compute_seconds[bound] += seconds

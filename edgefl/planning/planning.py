@@ -74,8 +74,7 @@ def _device_plan(
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a scenario's fleet, whose profiles are embedded")
     options = costs.method.local
-    model = WorkModel(costs.step, world.fleet, world.samples, options, lambda _: None, costs.method.submodels)
-    works = [model.of(int(client), blocks) for client in clients]
+    works = [seen.model.of(int(client), blocks) for client in clients]
     devices = [world.fleet.profile_of(int(client)) for client in clients]
     room = [value(each.memory.training) for each in devices]
     refused = sum(not work.fits for work in works)
@@ -196,7 +195,9 @@ def _method_plan(
     scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
 ) -> MethodPlan:
     scenario, world = world_for(scenario, world, costs.method)
-    seen = Observation(world.fleet, costs, given_seconds=isinstance(scenario.cost, SecondsCost))
+    local, submodels = costs.method.local, costs.method.submodels
+    model = WorkModel(costs.step, world.fleet, world.samples, local, lambda _: None, submodels)
+    seen = Observation(model, costs, given_seconds=isinstance(scenario.cost, SecondsCost))
     early = EarlyEnd(rounds)
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[seen, early])
     # Simulate one more round, if there is one, because the last planned round prefetches for it.

@@ -284,7 +284,7 @@ def link_data(found: Calibration, transport: Transport) -> dict[str, Any]:
     return {
         "down": _capacity(found.down, found.round_seconds, transport),
         "up": _capacity(found.up, found.round_seconds, transport),
-        "latency": f"{found.delay * 1e3:.4g} ms",
+        "latency": f"{found.delay / transport.latency_factor * 1e3:.4g} ms",
     }
 
 

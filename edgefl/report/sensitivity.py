@@ -6,17 +6,16 @@ times and costs are those under each condition.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import as_good, column, metric_of
+from edgefl.report.curves import Curve, column, metric_of
 from edgefl.report.paired import FEWEST_SEEDS, compared
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import run_names
@@ -24,13 +23,14 @@ from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_interval
 from edgefl.units import slack
 
-Spent = Literal["seconds", "bytes", "joules"]
+COSTS = ("seconds", "bytes", "joules")
+"""What is known of each round under each condition."""
 
 
 class Question(NamedTuple):
     """A question for each condition: which method is first at a target, or best within a budget."""
 
-    kind: Literal["target", "seconds", "bytes", "joules"]  # target, or the kind of the budget
+    kind: str  # target, or one of COSTS: the kind of the budget
     amount: float  # a value of the metric, or the budget's limit
     metric: Metric  # the run's metric
 
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
     least: bool  # whether a method's metric may become better, because its training ended before the budget
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sensitivity:
     """A run's rounds under all conditions."""
 
@@ -61,27 +61,32 @@ class Sensitivity:
     retimed: Retimed  # the content of its sensitivity.parquet
 
     @cached_property
-    def _spent(self) -> dict[tuple[str, int, Condition], dict[str, NDArray[np.float64]]]:
+    def _curves(self) -> dict[tuple[str, int, Condition], Curve]:
+        """Of each method, seed and condition the metric over what the rounds cost there, round by round."""
         table = self.retimed.rows
-        keys = zip(
-            *(table[name].to_pylist() for name in ("label", "seed", "devices", "bandwidth", "draw")), strict=True
-        )
+        keys = zip(*(table[name].to_pylist() for name in ("label", "seed", *Condition._fields)), strict=True)
         rows: dict[tuple[str, int, Condition], list[int]] = {}
         for row, (label, seed, *condition) in enumerate(keys):
             rows.setdefault((label, seed, Condition(*condition)), []).append(row)
-        amounts = {name: column(table, name) for name in ("round", "seconds", "bytes", "joules")}
-        return {key: {name: values[own] for name, values in amounts.items()} for key, own in rows.items()}
+        amounts = {name: column(table, name) for name in COSTS}
+        return {
+            key: Curve(
+                {name: values[own] for name, values in amounts.items()},
+                column(self.run.rounds_of(*key[:2]), metric_of(self.run))[: len(own)],
+            )
+            for key, own in rows.items()
+        }
 
     @cached_property
     def conditions(self) -> list[Condition]:
         """All conditions, from fast to slow devices and from low to high bandwidth, with the run's draw in queues."""
-        found = {condition for _, _, condition in self._spent if not condition.draw}
+        found = {condition for _, _, condition in self._curves if not condition.draw}
         return sorted(found, key=lambda each: (DEVICES.index(each.devices), each.bandwidth))
 
     @cached_property
     def draws(self) -> list[Condition]:
         """The run's own devices and bandwidth with each draw of the shares in queues; none with fair queues."""
-        drawn = sorted({condition for _, _, condition in self._spent if condition.draw})
+        drawn = sorted({condition for _, _, condition in self._curves if condition.draw})
         return [OWN, *drawn] if drawn else []
 
     @cached_property
@@ -91,36 +96,34 @@ class Sensitivity:
         return [
             label
             for label, results in self.run.results.items()
-            if all((label, result.seed, condition) in self._spent for result in results for condition in every)
+            if all((label, result.seed, condition) in self._curves for result in results for condition in every)
         ]
 
+    @cached_property
     def questions(self) -> list[Question]:
         """One for each target and each budget of the run."""
         results = [result for label in self.labels for result in self.run.results[label]]
-        targets = sorted({target.value for result in results for target in result.targets})
-        budgets = dict.fromkeys((budget.kind, budget.limit) for result in results for budget in result.budgets)
-        found = [Question("target", value, self.run.metric) for value in targets]
-        kinds: tuple[Spent, ...] = get_args(Spent)
-        return found + [
-            Question(kind, limit, self.run.metric) for own, limit in budgets for kind in kinds if kind == own
-        ]
+        wanted = [("target", value) for value in sorted({each.value for one in results for each in one.targets})]
+        wanted += dict.fromkeys((each.kind, each.limit) for one in results for each in one.budgets)
+        return [Question(kind, amount, self.run.metric) for kind, amount in wanted if kind in ("target", *COSTS)]
 
-    def total(self, label: str, condition: Condition, kind: Spent) -> Estimate:
+    def total(self, label: str, condition: Condition, kind: str) -> Estimate:
         """The total cost of the method's trained rounds, over its seeds."""
-        totals = [self._spent[label, result.seed, condition][kind] for result in self.run.results[label]]
+        totals = [self._curves[label, result.seed, condition].spent[kind] for result in self.run.results[label]]
         return mean_interval([float(values[-1]) if len(values) else 0.0 for values in totals])
 
+    @cache  # noqa: B019  (as long as the page or the sentences are made)
     def answer(self, question: Question, condition: Condition) -> Answer:
         """The winner under a condition."""
         figures: dict[str, dict[int, float]] = {}
         least = False
         for label in (each for each in self.labels if each not in self.run.baselines):
             results = self.run.results[label]
-            found = {each.seed: self._figure(label, each, question, condition) for each in results}
-            known = {seed: value for seed, (value, _) in found.items() if value is not None}
+            found = {each.seed: self._figure(label, each.seed, question, condition) for each in results}
+            known = {seed: value for seed, value in found.items() if value is not None}
             if len(known) == len(results):
                 figures[label] = known
-                least |= any(over for _, over in found.values())
+                least |= any(self._goes_on(label, each, question, condition) for each in results)
         if not figures:
             return Answer((), None, least=False)
         is_target = question.kind == "target"
@@ -131,19 +134,18 @@ class Sensitivity:
             leaders = [label for label, each in standing.means.items() if each.mean == best.mean]
         return Answer(tuple(leaders), best, least)
 
-    def _figure(
-        self, label: str, result: SeedResult, question: Question, condition: Condition
-    ) -> tuple[float | None, bool]:
-        """The seconds to a target, or the metric of the last model within a budget that may allow further training."""
-        amounts = self._spent[label, result.seed, condition]
-        values = column(self.run.rounds_of(label, result.seed), metric_of(self.run))[: len(amounts["round"])]
+    def _figure(self, label: str, seed: int, question: Question, condition: Condition) -> float | None:
+        """The seconds to a target, or the metric of the last model within a budget."""
+        curve = self._curves[label, seed, condition]
         if question.kind == "target":
-            reached = np.flatnonzero(as_good(values, question.amount, self.run.metric))
-            return (float(amounts["seconds"][reached[0]]) if len(reached) else None), False
-        spent = amounts[question.kind]
-        within = np.flatnonzero((spent <= question.amount + slack(question.amount)) & np.isfinite(values))
-        over = bool(len(spent)) and bool(spent[-1] < question.amount) and result.stop.reason != "rounds"
-        return (float(values[within[-1]]) if len(within) else None), over
+            return curve.spent_to(question.amount, "seconds", self.run.metric)
+        within = (curve.spent[question.kind] <= question.amount + slack(question.amount)) & np.isfinite(curve.values)
+        return float(curve.values[within][-1]) if within.any() else None
+
+    def _goes_on(self, label: str, result: SeedResult, question: Question, condition: Condition) -> bool:
+        """Whether a budget allows training after the last round that the run trained."""
+        spent = self._curves[label, result.seed, condition].spent.get(question.kind)
+        return spent is not None and bool((spent[-1:] < question.amount).any()) and result.stop.reason != "rounds"
 
 
 def read_sensitivity(run: RunResult) -> Sensitivity | None:
@@ -159,7 +161,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
 
 def robustness(found: Sensitivity) -> list[str]:
     """Sentences for each question: whether the run's winner also wins under the other conditions."""
-    return [_sentence(question, found) for question in found.questions()]
+    return [_sentence(question, found) for question in found.questions]
 
 
 def kept_decisions(found: Sensitivity) -> list[str]:
@@ -210,62 +212,39 @@ DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high":
 """Names of devices with all figures at the bound with the least, the nominal or the most seconds and joules."""
 
 
-def figure_of(answer: Answer, question: Question) -> str:
-    """The best method's figure as text, with ``≥`` or ``≤`` if it may become better."""
-    if answer.best is None:
-        return ""
-    figure = estimate(answer.best, "seconds" if question.kind == "target" else question.metric.dimension)
-    sign = "≥" if question.metric.better == "higher" else "≤"
-    return f"{sign} {figure}" if answer.least else figure
-
-
 def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[dict[str, Any]]:
     """For each run with targets or budgets that was timed under other conditions a sentence and a grid for each."""
     return [
-        {"name": name, **_found(found)}
+        {
+            "name": name,
+            "sentences": robustness(found),
+            "grids": [_grid(found, question) for question in found.questions],
+            "notes": kept_decisions(found),
+        }
         for name, run, found in zip(run_names(runs), runs, timings, strict=True)
-        if found is not None and run.trained and found.questions()
+        if found is not None and run.trained and found.questions
     ]
-
-
-def _found(found: Sensitivity) -> dict[str, Any]:
-    grids = [_grid(found, question) for question in found.questions()]
-    return {"sentences": robustness(found), "grids": grids, "notes": _notes(found)}
 
 
 def _grid(found: Sensitivity, question: Question) -> dict[str, Any]:
     bandwidths = sorted({condition.bandwidth for condition in found.conditions})
     own = found.answer(question, OWN).leaders
+    dimension = "seconds" if question.kind == "target" else question.metric.dimension
+    open_end = "≥ " if question.metric.better == "higher" else "≤ "
 
     def answer(condition: Condition) -> tuple[str, str, str]:
-        """Its class in HTML, the names of the winners, and their figure."""
-        answer = found.answer(question, condition)
-        stays = condition == OWN or (bool(own) and own[0] in answer.leaders)
+        """Its class in HTML, the names of the winners, and the figure of the best one."""
+        leaders, best, least = found.answer(question, condition)
+        stays = condition == OWN or (bool(own) and own[0] in leaders)
         kind = "own" if condition == OWN else "" if stays else "changed"
-        names = f"{'' if stays else '≠ '}{' = '.join(answer.leaders) or 'none'}"
-        return kind, names, figure_of(answer, question)
+        figure = "" if best is None else f"{open_end * least}{estimate(best, dimension)}"
+        return kind, f"{'' if stays else '≠ '}{' = '.join(leaders) or 'none'}", figure
 
     return {
         "caption": f"{question.words}: devices by bandwidth",
         "bandwidths": [limit(each, "fraction") for each in bandwidths],
         "rows": {DEVICE_WORDS[each]: [answer(Condition(each, rate)) for rate in bandwidths] for each in DEVICES},
     }
-
-
-def _notes(found: Sensitivity) -> list[str]:
-    lines = [
-        "Fast devices have every figure of their profiles at the bound with the least seconds and joules, slow devices "
-        "at the bound with the most. Bandwidth: of every link, relative to the scenario. Framed: the run's own "
-        "conditions. ≠: the run's winner does not win there. =: not decided. "
-        "Cohorts, models and accuracies are the run's; times, bytes and joules are those of "
-        "its rounds under each condition."
-    ]
-    if any(found.answer(question, each).least for question in found.questions() for each in found.conditions):
-        lines.append(
-            "≥ or ≤: the run's budget ended a method's training earlier than under this condition, so its metric "
-            "may be better; with stop: rounds nothing is cut off."
-        )
-    return [*lines, *kept_decisions(found)]
 
 
 def bands(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[list[str]]:
@@ -279,19 +258,14 @@ def bands(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> l
     for name, found in zip(run_names(runs), timings, strict=True):
         if found is None:
             continue
+        devices = [each for each in found.conditions if each.bandwidth == 1.0]
+        links = [each for each in found.conditions if each.devices == "nominal"]
         for label in found.labels:
-            shown = f"{name}: {label}" if len(runs) > 1 else label
-            rows.append(
-                [shown, *(words for kind in ("seconds", "joules") for words in _bands(found, label, kind, drawn))]
-            )
+            cells = [f"{name}: {label}" if len(runs) > 1 else label]
+            for kind in ("seconds", "joules"):
+                cells.append(quantity(found.total(label, OWN, kind).mean, kind))
+                for group in [devices, links, *([found.draws] if drawn else [])]:
+                    spent = [found.total(label, each, kind).mean for each in group]
+                    cells.append(f"{quantity(min(spent), kind)} – {quantity(max(spent), kind)}" if spent else "")
+            rows.append(cells)
     return rows if len(rows) > 1 else []
-
-
-def _bands(found: Sensitivity, label: str, kind: Spent, drawn: bool) -> list[str]:
-    devices = [each for each in found.conditions if each.bandwidth == 1.0]
-    links = [each for each in found.conditions if each.devices == "nominal"]
-    cells = [quantity(found.total(label, OWN, kind).mean, kind)]
-    for group in [devices, links, *([found.draws] if drawn else [])]:
-        spent = [found.total(label, each, kind).mean for each in group]
-        cells.append(f"{quantity(min(spent), kind)} – {quantity(max(spent), kind)}" if spent else "")
-    return cells

@@ -1,18 +1,25 @@
 """A finished run, ready to be executed again with its own numbers instead of training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, allow_code, check_inputs, digests, scenario_as_written
 from edgefl.experiment.recording import RecordedLearner, Recording, read_recording
-from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_for
+from edgefl.experiment.wiring import (
+    SharedWorld,
+    client_links_of,
+    reads_labels,
+    setup_of,
+    step_costs,
+    world_for,
+    world_of,
+)
 from edgefl.flower.scenario import app_scenario_of
-from edgefl.network.client_links import ClientLinks
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
-from edgefl.record.events import Listener
 from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocols.base import ProtocolSpec
@@ -20,6 +27,7 @@ from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
 from edgefl.training.job import JobId, Mixing, TrainingJob
 from edgefl.training.neutral import NeutralLearner
+from edgefl.wording import listed
 
 
 class ReplayedLearner(RecordedLearner):
@@ -127,48 +135,43 @@ class FinishedRun:
             )
         return recording
 
+    def recordings(self, label: str, *, untrained: bool = False) -> dict[int, Recording]:
+        """Those of a method by seed; UserError if one cannot be replayed."""
+        return {each.seed: self.recording(label, each.seed, untrained=untrained) for each in self.entries[label]}
+
+    @cached_property
+    def worlds(self) -> dict[int, SharedWorld]:
+        """The devices, links and shards of each seed."""
+        return {seed: world_of(self.scenario, seed) for seed in self.seeds}
+
     def learner(self, label: str, recording: Recording) -> ReplayedLearner:
         """A learner that answers from the recorded training of a method."""
         return ReplayedLearner(recording, label, stateful=self.costs[label].method.state is not None)
 
-    def setup(
-        self,
-        label: str,
-        recording: Recording,
-        *,
-        world: SharedWorld,
-        links: ClientLinks,
-        listeners: Sequence[Listener] = (),
-        bandwidth: float = 1.0,
-        draw: int = 0,
-        scenario: Scenario | None = None,
-    ) -> Setup:
+    def setup(self, label: str, seed: int, recording: Recording, scenario: Scenario | None = None) -> Setup:
         """What simulates one method with one seed again; no budget ends it, and it writes nothing.
 
-        ``world`` and ``links`` are the run's, with changes that do not affect training. ``bandwidth`` is a factor on
-        the capacity of every link, ``draw`` that of the shares in queues; 0 is the run's own. Without recorded
-        training, placeholders stand for its numbers. ``scenario`` is the run's, with other links.
+        Without recorded training, placeholders stand for its numbers. ``scenario`` is the run's, with other links.
         """
-        given = scenario or self.scenario
-        own, world = world_for(given, world, self.costs[label].method)
-        setup = setup_of(
-            own,
-            self.scenario.method(label),
-            world,
-            self.costs[label],
-            learner=self.learner(label, recording) if recording.evaluations else NeutralLearner(),
-            trains=False,
-            listeners=listeners,
-            client_links=links.scaled(bandwidth) if own is given else None,
-            bandwidth=bandwidth,
-        )
-        transport = setup.transport
-        if transport.queue is not None:
-            transport = replace(transport, queue=replace(transport.queue, draw=draw))
-        return replace(setup, stop="rounds", transport=transport)
+        world, costs = self.worlds[seed], self.costs[label]
+        if scenario is not None:
+            world = replace(world, links=client_links_of(scenario, world.fleet, seed))
+        own, world = world_for(scenario or self.scenario, world, costs.method)
+        learner = self.learner(label, recording) if recording.evaluations else NeutralLearner()
+        method = self.scenario.method(label)
+        setup = setup_of(own, method, world, costs, learner=learner, trains=False, listeners=())
+        return replace(setup, stop="rounds")
 
 
 def arrivals_decide(protocol: ProtocolSpec) -> str | None:
     """That arrival times decide which updates are aggregated, in words; ``None`` if they do not."""
     option = protocol.by_arrival()
     return None if option is None else f"with protocol.{option} the aggregated updates depend on arrival times"
+
+
+def timed_decision(recordings: Iterable[Recording]) -> str | None:
+    """The first decision of a method that read a time, in words; ``None`` if it can be replayed."""
+    for each in recordings:
+        for round, what, reads in each.timed:
+            return f"its decision on {what} in round {round + 1} read {listed(reads)}"
+    return None

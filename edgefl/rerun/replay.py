@@ -12,26 +12,21 @@ from edgefl.data.attackers import attack_of
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
-from edgefl.experiment.recording import Recording, recording_of
+from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import world_of
 from edgefl.files import write_file, writing_folder
 from edgefl.record import RunPaths
 from edgefl.record.costs import StepKey, write_costs
-from edgefl.record.kinds import EventKind
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
-from edgefl.record.summary import SeedResult, read_run, write_summary
-from edgefl.record.tables import read_events
-from edgefl.rerun.finished_run import FinishedRun, arrivals_decide
-from edgefl.scenario import Scenario, load_scenario, resolve, with_overrides
+from edgefl.record.summary import SeedResult, write_summary
+from edgefl.rerun.finished_run import FinishedRun, timed_decision
+from edgefl.scenario import Scenario, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 from edgefl.torch_settings import neutral_torch
-from edgefl.wording import listed
 from edgefl.yaml_file import dump_yaml
 
 CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""
-
-_DECISIONS: tuple[EventKind, ...] = ("decision",)
 
 
 class Replay:
@@ -47,9 +42,8 @@ class Replay:
         self.refused: dict[str, str] = {}
         self._recordings: dict[tuple[str, int], Recording] = {}
         for label in self._run.labels:
-            seeds = [entry.seed for entry in self._run.entries[label]]
             try:
-                known = {(label, seed): self._run.recording(label, seed) for seed in seeds}
+                known = {(label, seed): recording for seed, recording in self._run.recordings(label).items()}
             except UserError as error:
                 self.refused[label] = error.message
                 continue
@@ -134,25 +128,6 @@ class Replay:
 def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
     """Replay a finished run once; see :class:`Replay`."""
     return Replay(run, methods).on(changes, out)
-
-
-def timed_decision(recordings: Iterable[Recording]) -> str | None:
-    """The first decision of a method that read a time, in words; ``None`` if it can be replayed."""
-    for each in recordings:
-        for round, what, reads in each.timed:
-            return f"its decision on {what} in round {round + 1} read {listed(reads)}"
-    return None
-
-
-def not_replayable(run: Path) -> dict[str, str]:
-    """The methods of a trained run that cannot be replayed, each with the reason."""
-    methods, paths = read_run(run)[1].methods, RunPaths(run)
-    decided = arrivals_decide(load_scenario(paths.scenario, run_code=False).protocol)
-    found = {}
-    for label, (entry, *_) in methods.items():
-        decisions = recording_of(read_events(paths.of(label, entry.seed).events, _DECISIONS))
-        found[label] = decided or timed_decision([decisions])
-    return {label: why for label, why in found.items() if why is not None}
 
 
 def _check_changeable(changes: Overrides) -> None:

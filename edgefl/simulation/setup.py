@@ -18,7 +18,7 @@ from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import FlowObserver, Network
 from edgefl.network.specs import NetworkSpec
-from edgefl.network.topology import Topology, scale_topology
+from edgefl.network.topology import Topology
 from edgefl.network.transport import Timeouts, Transport
 from edgefl.network.tree import build_topology
 from edgefl.record.events import EventLog, Listener
@@ -123,22 +123,17 @@ class Setup:
         seed: int,
         *,
         client_links: ClientLinks | None = None,
-        scale: float = 1.0,
         **others: Any,
     ) -> Self:
         """The setup of a fleet on a network; ``others`` are the other fields.
 
-        ``client_links`` are the capacities of the clients' links, if they are already built; ``scale`` is a factor on
-        those of all other links.
+        ``client_links`` are the capacities of the clients' links, if they are already built.
         """
         links = [str(name) for name in fleet.link_names()]
-        topology = build_topology(network.topology, network.links, links)
-        if scale != 1.0:
-            scale_topology(topology, scale)
         return cls(
             seed=seed,
             fleet=fleet,
-            topology=topology,
+            topology=build_topology(network.topology, network.links, links),
             transport=network.transport.build(seed),
             timeouts=network.transport.timeouts,
             capacity_changes=client_links or ClientLinks(network.links, links, seed),

@@ -19,7 +19,7 @@ from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import is_summary
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
-from edgefl.scenario.overrides import of_engine, parse_overrides
+from edgefl.scenario.overrides import Overrides, of_engine, parse_overrides
 from edgefl.validation import first_repeated
 from edgefl.yaml_file import parse_yaml, read_yaml
 
@@ -99,7 +99,7 @@ class Job:
 
 def jobs_of(
     path_or_name: str,
-    changes: Sequence[str],
+    changes: Overrides,
     settings: Sequence[Setting],
     *,
     seeds: Sequence[int] | None = None,

@@ -84,9 +84,10 @@ def figures_of(entry: SeedResult) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The folder of a sweep, the content of its ``sweep.parquet``, and why jobs failed, by their ids."""
+    """The folder of a sweep, its jobs, the content of its ``sweep.parquet``, and why jobs failed, by their ids."""
 
     path: Path
+    jobs: list[Job]
     table: pa.Table
     failures: dict[str, str]
 
@@ -152,9 +153,10 @@ def search(
             jobs = next(steps)
             while True:
                 jobs = steps.send(run(jobs))
-        table = sweep_table(list(asked.values()), folder)
+        every = list(asked.values())
+        table = sweep_table(every, folder)
         write_parquet(table, out / SWEEP_TABLE)
-    return SweepResult(out, table, failures)
+    return SweepResult(out, every, table, failures)
 
 
 def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> None:

@@ -123,5 +123,5 @@ def test_the_seconds_of_real_processes_are_not_compared(small):
     world, method = world_of(scenario, 0), scenario.methods[0]
     costs = step_costs(scenario, ["fedavg"])["fedavg"]
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[])
-    assert optimum_of(scenario, world, setup) is not None
-    assert optimum_of(scenario, world, replace(setup, testbed=object())) is None
+    assert optimum_of(scenario, setup) is not None
+    assert optimum_of(scenario, replace(setup, testbed=object())) is None

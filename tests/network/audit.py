@@ -307,11 +307,12 @@ class _Audit:
     # Rates.
 
     def latency(self, record):
-        return record.latency - record.setup
+        return (record.latency - record.setup) / self.transport.latency_factor
 
     def limit(self, active):
-        tcp = self.transport.tcp
-        return math.inf if tcp is None else tcp.limit(self.latency(active.record), active.opening)
+        latency = self.latency(active.record)
+        most, tcp = self.transport.limit(latency), self.transport.tcp
+        return most if tcp is None else min(most, tcp.limit(latency, active.opening))
 
     def slack(self, active, now):
         """Bytes by which a flow may differ: the tolerance, and what it delivers in the resolution of the clock."""
@@ -389,7 +390,7 @@ class _Audit:
         limits = [(link, rate * usable, 1.0) for link, rate in rates.items() if rate < math.inf]
         if (most := self.limit(active)) < math.inf:
             limits.append((("flow", record.flow), most, 1.0))
-        weight = record.weight * active.share
+        weight = record.weight * active.share * self.transport.weight(self.latency(record), rates.values())
         airtime = {}
         for link, rate in rates.items():
             if link in self.air and rate > 0.0:

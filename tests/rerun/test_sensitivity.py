@@ -18,8 +18,9 @@ from edgefl.fleet.roofline import step_seconds
 from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
 from edgefl.report.page import page
+from edgefl.rerun.changes import at_bound
 from edgefl.rerun.finished_run import ReplayedLearner
-from edgefl.rerun.sensitivity import CONDITIONS, at_bound, write_sensitivity
+from edgefl.rerun.sensitivity import CONDITIONS, write_sensitivity
 from edgefl.rerun.verify import verify
 from edgefl.training.faults import NotTrained
 

@@ -194,11 +194,11 @@ def test_overlap_is_refused_where_the_next_cohort_cannot_be_known_early(shipped)
 def test_a_removed_option_names_what_replaces_it_and_is_ignored_where_it_had_no_effect(small):
     """Run directories contain every option of their build."""
     data = resolve(small())
-    data["network"]["transport"] |= {"queue_spread": 0.4, "connection_limit": None, "restart_idle": True}
+    data["network"]["transport"] |= {"queue_spread": 0.4, "window": None, "restart_idle": True}
     assert check(data) == small()
     for change, message in (
         ("network.transport.loss=0.01", "network.transport.loss: this option was removed; instead: links"),
-        ("network.transport.kind=lv08", "the choice 'lv08' was removed; instead: kind: tcp"),
+        ("data.feature_skew={kind: shift}", "the choice 'shift' was removed; instead: noise"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):
             load_scenario("5g_10clients", [change])

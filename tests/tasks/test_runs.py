@@ -298,8 +298,8 @@ def test_a_finished_run_is_asked_for_its_own_metric(finished):
     rows = pq.read_table(folder / "fedavg" / "seed-0" / "rounds.parquet").to_pydict()
     last, seconds = rows["metric"][-1], rows["seconds"][-1]
     assert min(rows["metric"][:-1]) > last
-    found = ask(folder, f"rmse={last} within {2 * seconds} s", methods=["fedavg"]).methods[0]
-    assert found.spent["seconds"] == seconds
-    assert 0 < found.answers["bandwidth"].met < 1
-    with pytest.raises(UserError, match="expected rmse, the metric of the run's task, found accuracy"):
+    found = ask(folder, f"rmse={last} within {2 * seconds} s", methods=["fedavg"])["methods"][0]
+    assert found["spent"]["seconds"] == seconds
+    assert 0 < found["answers"]["bandwidth"]["met"] < 1
+    with pytest.raises(UserError, match="expected rmse, the task's metric, found accuracy"):
         ask(folder, "accuracy=0.5 within 1h")

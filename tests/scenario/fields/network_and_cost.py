@@ -28,6 +28,7 @@ OUTAGES = {
 }  # fmt: skip
 BREAKS = {**OUTAGES, "network.transport.timeouts": {"connection": "50 ms", "retries": 50, "first_wait": "20 ms"}}
 RANGES = {**BREAKS, "network.transport.timeouts.resume": "ranges"}
+LV08 = {"network.transport.kind": "lv08"}
 TCP = {"network.transport.kind": "tcp"}
 FIFO = {"network.topology.server": {"down": "0.5 Mbit/s", "up": "0.5 Mbit/s"}, "network.transport.queue": "fifo"}
 """The server's link is shared, so the shares of transfers matter."""
@@ -113,7 +114,9 @@ PROBES: list[Probe] = probes(world, [
     ("network.topology<file>.server", NAMED, {"network.topology.server": "far away"}, LATER),
     ("network.topology<file>.clients[]", NAMED,
      {"network.topology.clients": [f"phone {number}" for number in reversed(range(8))]}, differs),
-    ("network.transport.kind", {}, TCP, LATER),
+    ("network.transport.kind", {}, LV08, LATER),
+    ("network.transport.acknowledgements", LV08, {"network.transport.acknowledgements": "shared"}, LATER),
+    ("network.transport.connection_limit", {}, {"network.transport.connection_limit": "0.1 Mbit/s"}, LATER),
     ("network.transport.multicast", {"network.topology.server.down": "0.2 Mbit/s"},
      {"network.transport.multicast": True}, EARLIER),
     ("network.transport.timeouts.connection", BREAKS, timeout(connection="9 s"), less("bytes")),

@@ -159,7 +159,7 @@ def _seen(text: str, trains: bool) -> Seen:
         followers = [log, *listeners]
         own, world = world_for(scenario, shared, costs.method)
         setup = setup_of(own, method, world, costs, learner=learner, trains=trains, listeners=followers)
-        return simulate_run(replace(setup, optimum=optimum_of(own, world, setup)))
+        return simulate_run(replace(setup, optimum=optimum_of(own, setup)))
 
     shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
     if data is None or not trains:
