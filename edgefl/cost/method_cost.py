@@ -151,8 +151,12 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
     stored as frozen copies; M for the whole model.
     """
     blocks = list(model.blocks.values())
-    every = [_numbers(block.parameters()) for block in blocks]
-    trained = [_numbers(each for each in block.parameters() if each.requires_grad) for block in blocks]
+    owned, seen = list[list[Tensor]](), set[int]()
+    for block in blocks:  # a tensor that several blocks share is stored once
+        owned.append([each for each in block.parameters() if id(each) not in seen])
+        seen.update(map(id, owned[-1]))
+    every = [_numbers(own) for own in owned]
+    trained = [_numbers(each for each in own if each.requires_grad) for own in owned]
     norms = [
         [each for module in block.modules() if isinstance(module, NORMS) for each in module.parameters()]
         for block in blocks

@@ -136,5 +136,6 @@ def test_a_billion_parameters_are_counted_in_little_memory(tmp_path, dtype):
     weights = 16 * (2 * 2048**2 + 2 * 2048 * 512 + 3 * 2048 * 8192) + 128256 * 2048
     adapters = 16 * 8 * (2048 + 2048 + 2048 + 512)
     assert found["layer_macs"] == 2 * 64 * (weights + adapters)
+    assert found["parameters"] == weights + adapters + 33 * 2048  # the scales of norms; the head is the embedding
     assert found["upload_bytes"] == 4 * adapters
     assert int(ran.stderr.split()[-1]) < 2 << 20  # KiB; the weights alone would be 4.6 GiB
