@@ -29,6 +29,7 @@ class Fake(Tensor):
 
     meta: Tensor
     device = CPU
+    is_meta = True  # such as for trunc_normal_, which draws until all numbers are in its range
     modes: ClassVar[int] = 0
 
     @staticmethod

@@ -26,7 +26,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.norm, self.second = nn.Linear(256, 512), nn.BatchNorm1d(512), nn.Linear(512, 512)
-        self.second.weight.data.mul_(2)
+        nn.init.trunc_normal_(self.second.weight.data.mul_(2))
         self.head = nn.Linear(512, 10)
         self.first.to(torch.bfloat16)  # trained as float32
         self.register_buffer("table", torch.arange(512.0) / 512, persistent=False)
@@ -89,7 +89,7 @@ def test_a_step_without_numbers_costs_the_same(name, options):
 def test_a_constructor_that_reads_its_weights_gets_them():
     model = net(numbers=False, kind=Reading)
     assert model.numbers
-    assert model.module.scale == pytest.approx(2 / (3 * 512) ** 0.5, rel=0.01)
+    assert model.module.scale == pytest.approx(0.88, rel=0.01)  # of a normal distribution within two of its deviations
     assert model.layout.parameter_count == net(numbers=False).layout.parameter_count
 
 
