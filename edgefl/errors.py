@@ -108,10 +108,11 @@ def misspelt(key: str, given: Iterable[object]) -> str:
     """A clause for the message that a key is missing, if one of those that are given probably means it; else empty.
 
     >>> misspelt("kind", ["kid", "alpha"]), misspelt("kind", ["alpha"])
-    ("; is it 'kid'?", '')
+    ("; 'kid' is unknown: did you mean 'kind'?", '')
     """
     meant = nearest(key, [str(each) for each in given])
-    return f"; is it {meant.removeprefix('did you mean ')}" if meant.startswith("did you mean") else ""
+    given_name = meant.removeprefix("did you mean ").removesuffix("?")
+    return f"; {given_name} is unknown: did you mean '{key}'?" if meant.startswith("did you mean") else ""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby, product
-from operator import itemgetter
+from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Json, option
 from edgefl.cli.printing import print_table, quiet, say, say_json
-from edgefl.errors import UserError
+from edgefl.errors import EdgeflError, UserError
 
 if TYPE_CHECKING:
     from edgefl.cost import CostModel
     from edgefl.cost.method_cost import MethodCost
     from edgefl.methods.recipe import Method
+    from edgefl.models.registry import ModelSpec
     from edgefl.planning.on_devices import OnDevice
 
 
@@ -67,12 +67,16 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise UserError("seconds of devices are for the whole model; leave out --on or --alpha")
     of_task, batches = read_task(task), _read_batches(batch)
     shapes = [read_shape(each, field="--shape") for each in shape.split(",")]
-    settings = settings_of(parse_grid(grid)) if grid else [{}]
+    grids = settings_of(parse_grid(grid or []))
+    settings = [[f"{path}={json.dumps(value)}" for path, value in each.items()] for each in grids]
 
-    def built(model: str, shape: tuple[int, ...], setting: Mapping[str, Any]) -> tuple[CostModel, list[Method]]:
-        said = [*(changes or []), *(f"{path}={json.dumps(value)}" for path, value in setting.items())]
-        spec, methods = read_step(model, method, said)
-        return CostModel(build_model(spec, shape, classes, of_task, numbers=False)), methods
+    @lru_cache(maxsize=1)
+    def costs_of(spec: ModelSpec, shape: tuple[int, ...]) -> CostModel:
+        return CostModel(build_model(spec, shape, classes, of_task, numbers=False))
+
+    def built(model: str, setting: Sequence[str], shape: tuple[int, ...], batch: int) -> tuple[CostModel, list[Method]]:
+        spec, methods = read_step(model, method, [*(changes or []), *setting], batch)
+        return costs_of(spec, shape), methods
 
     asked = list(product(model, settings, shapes, batches))
     if on is not None:
@@ -83,9 +87,9 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     if len(asked) > 1:
         raise UserError("expected --on DEVICE,… with several models, batches, shapes or values")
     with quiet(as_json):
-        costs, methods = built(model[0], shapes[0], settings[0])
+        costs, methods = built(*asked[0])
         try:
-            rows = [row for each in methods for row in _rows(costs, each, batches[0], alpha, every=all_methods)]
+            rows = [row for each in methods for row in _rows(costs, each, alpha, every=all_methods)]
         except UserError as error:
             raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
     if as_json:
@@ -100,7 +104,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     else:
         from edgefl.methods.build import build_method
 
-        local = methods[0].local.model_copy(update={"batch": batches[0]})
+        local = methods[0].local
         fedavg = costs.cost(build_method("fedavg", local), costs.model.depth, local.step_samples)
         _print(rows, fedavg.training_flops, f"Batch {batch} of {shape}, {classes} classes.")
 
@@ -115,8 +119,8 @@ def _read_batches(text: str) -> list[int]:
 
 
 def _compared(
-    asked: Sequence[tuple[str, Mapping[str, Any], tuple[int, ...], int]],
-    built: Callable[[str, tuple[int, ...], Mapping[str, Any]], tuple[CostModel, list[Method]]],
+    asked: Sequence[tuple[str, Sequence[str], tuple[int, ...], int]],
+    built: Callable[..., tuple[CostModel, list[Method]]],
     images: int,
     on: str,
 ) -> list[dict[str, Any]]:
@@ -126,23 +130,20 @@ def _compared(
     from edgefl.planning.on_devices import on_devices
 
     profiles, rows = [load_profile(name.strip()) for name in on.split(",")], []
-    for (model, setting, shape), group in groupby(asked, itemgetter(0, 1, 2)):
-        made: tuple[CostModel, list[Method]] | None = None
-        for *_, batch in group:
-            rows.append({"model": model, "shape": list(shape), "batch": batch, "set": setting})
-            try:
-                costs, [method] = made = made or built(model, shape, setting)
-                method = replace(method, local=method.local.model_copy(update={"batch": batch}))
-                adapted = method.objective.adapt(costs.model)
-                rows[-1] |= {
-                    "method": method.label,
-                    "parameters": stored_parameters(adapted, method, adapted.depth).model,
-                    "devices": on_devices(costs, method, images, profiles),
-                }
-            except UserError as error:
-                if len(asked) == 1:
-                    raise
-                rows[-1]["refused"] = str(error)
+    for model, setting, shape, batch in asked:
+        rows.append({"model": model, "shape": list(shape), "batch": batch, "set": setting})
+        try:
+            costs, [method] = built(model, setting, shape, batch)
+            adapted = method.objective.adapt(costs.model)
+            rows[-1] |= {
+                "method": method.label,
+                "parameters": stored_parameters(adapted, method, adapted.depth).model,
+                "devices": on_devices(costs, method, images, profiles),
+            }
+        except EdgeflError as error:
+            if len(asked) == 1:
+                raise
+            rows[-1]["refused"] = str(error)
     return rows
 
 
@@ -197,21 +198,17 @@ def _words(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     if any(each["shape"] != row["shape"] for each in rows):
         parts.append("x".join(map(str, row["shape"])))
     parts.append(f"batch {row['batch']}")
-    return ", ".join(
-        [*parts, *(f"{path.rpartition('.')[2]} {json.dumps(value)}" for path, value in row["set"].items())]
-    )
+    settings = (each.replace('"', "").partition("=") for each in row["set"])
+    return ", ".join([*parts, *(f"{path.rpartition('.')[2]} {value}" for path, _, value in settings)])
 
 
-def _rows(
-    costs: CostModel, method: Method, batch: int, alpha: int | None, *, every: bool
-) -> list[MethodCost | dict[str, Any]]:
+def _rows(costs: CostModel, method: Method, alpha: int | None, *, every: bool) -> list[MethodCost | dict[str, Any]]:
     """A method's costs for each capacity level, with --all also for each number of blocks that it may send.
 
     With --all, a method that is refused is listed with the reason.
     """
     from edgefl.cost.method_cost import method_cost
 
-    method = replace(method, local=method.local.model_copy(update={"batch": batch}))
     levels = range(1 if method.submodels is None else len(method.submodels.levels))
     alphas: list[int | None] = [alpha]
     if every:

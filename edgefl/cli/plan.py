@@ -125,10 +125,6 @@ def _notes(made: Plan) -> list[str]:
         "for it. --json has the bounds."
     )
     notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
-    other = {each.device: (each.radio, each.link) for method in made.methods for each in method.devices if each.radio}
-    if other:
-        which = "; ".join(f"{device} {radio}, its link is {link}" for device, (radio, link) in other.items())
-        notes.append(f"Watts of a radio that are of another network: {which}.")
     if made.queue_spread is not None:
         notes.append(f"Links are shared unequally, as drawn by seed {made.seed} (spread {made.queue_spread:g}).")
     return notes + ([f"When this machine trains: {made.advice}."] if made.advice is not None else [])
@@ -214,7 +210,8 @@ def _print(found: Mapping[str, Any], metric: Metric) -> None:
             own = ", ".join(quantity(amount, kind) for kind, amount in method["spent"].items())
             notes.append(f"{label} itself needs {own}{of_seeds}.")
         if method["needs_training"] is not None:
-            notes.append(f"{label} needs training for the other questions: {method['needs_training']}.")
+            others = " for the other questions" * bool(method["answers"])
+            notes.append(f"{label} needs training{others}: {method['needs_training']}.")
         for name, answer in method["answers"].items():
             question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
             rows.append([label, question, *_cells(name, answer, limits)])

@@ -202,9 +202,13 @@ def guess_profile(  # noqa: PLR0917  (the command's options)
         raise UserError(f"expected a size with a unit, such as '4 GiB', found '{ram}'", file="--ram")
     try:
         memory = None if ram is None else parse(ram, "bytes")
-        data = guessed_profile(load_profile(base), output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
     except UserError as error:
-        raise error.located(file="--ram" if error.field is None else f"--from {base}") from None
+        raise error.located(file="--ram") from None
+    try:
+        known = load_profile(base)
+        data = guessed_profile(known, output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
+    except UserError as error:
+        raise error.located(file=f"--from {base}") from None
     _save(data, output)
     say(f"Written: {output}. Its seconds are a guess, a factor of 3 either way; `edgefl profile script` measures it.")
 

@@ -1,8 +1,7 @@
 """``edgefl replay``: re-time a finished run on another network or on other devices."""
 
-import itertools
+import json
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -16,7 +15,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     context: typer.Context,
     run: Run,
     changes: list[str] | None = arguments.changes("Change network, fleet, targets or budgets; repeatable."),
-    grid: list[str] | None = option(None, "Replay with each of these values; repeatable.", metavar="PATH=[V1, V2]"),
+    grid: list[str] | None = option(None, "Replay with each of these values; repeatable.", metavar="PATH=V1,V2"),
     out: Path | None = new_folder("Folder for the result; RUN-replayed if not given.", "--out", "-o"),
     method: Methods = None,
     sensitivity: bool = option(
@@ -41,17 +40,18 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.report.rows import flat_values
     from edgefl.rerun.replay import Replay
     from edgefl.scenario.overrides import parse_overrides
+    from edgefl.sweep.jobs import parse_grid, settings_of
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
-    axes = [_axis(text) for text in grid or ()]
+    axes = parse_grid(grid or ())
     if out.exists():
         raise UserError("expected a folder that does not exist yet; choose another with --out", file=str(out))
     replayed = Replay(run, method, trust=trust)
     first = RunResult(run)
     first.setting = {}
     results = [] if axes else [first]
-    for number, values in enumerate(itertools.product(*axes), 1):
-        chosen = [*(changes or ()), *(f"{path}={value}" for path, value in values)]
+    for number, values in enumerate(settings_of(axes), 1):
+        chosen = [*(changes or ()), *(f"{path}={json.dumps(value)}" for path, value in values.items())]
         folder = out / str(number) if axes else out
         results.append(RunResult(replayed.on(chosen, folder)))
         said = [(".".join(each.path), each.value) for each in parse_overrides(chosen)]
@@ -86,15 +86,3 @@ def _sensitivity(run: Path, *, trust: bool) -> None:
     for line in [*robustness(found), *kept_decisions(found)]:
         say(line)
     say(f"{file}: shown by edgefl report {run} --html FILE")
-
-
-def _axis(text: str) -> list[tuple[str, Any]]:
-    """The values of one path, ``PATH=[V1, V2]``, each as YAML text."""
-    import json
-
-    from edgefl.scenario.overrides import parse_overrides
-
-    change = parse_overrides([text])[0]
-    if not isinstance(change.value, list) or not change.value:
-        raise UserError("expected PATH=[VALUE, VALUE…]", file=f"--grid {text}")
-    return [(".".join(change.path), json.dumps(value)) for value in change.value]

@@ -62,10 +62,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         "html": ("runs",),
         "figure": ("runs", "x", "methods"),
         "as_json": ("runs", "output", "layout", "at", "details", "against"),
-        "at": ("runs", "output", "layout", "form", "columns", "as_json"),
     }
     if layout == "paper":
-        modes["layout"] = modes["at"] + ("at",)
+        modes["layout"] = ("runs", "output", "at", "form", "columns", "as_json")
+    elif at:
+        raise UserError("expected it with --layout paper", file="--at")
     check_options(context, modes, {"x": ["figure"], "methods": ["figure"]})
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
     results = [result for run in runs for result in results_in(run, together=html is None)]

@@ -110,8 +110,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
     if isinstance(chosen, AppScenario):
-        if device != "auto" or engine is not None or no_train:
-            raise UserError("a Flower app trains in its own code; remove --device, --engine and --no-train")
+        for name, given in {"--device": device != "auto", "--engine": engine, "--no-train": no_train}.items():
+            if given:
+                raise UserError("a Flower app trains in its own code; remove this option", file=name)
         _begin_flower()
         from edgefl.flower.run import run as run_apps
 

@@ -183,30 +183,34 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     """
     layout, objective, rule = model.layout, method.objective, method.rule
     model.hold_constants(CPU)
+    local, dtype = method.local, torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
     others = _other_generators()
-    at_once = min(batch, method.local.batch) if method.local.accumulate > 1 else batch
+    at_once = min(batch, local.batch) if local.accumulate > 1 else batch
     more = max(0, batch // at_once - 2)  # minibatches like the second one
     size = batch - more * at_once
-    with without_data(method.label):
+    with without_data(method.label), _constants_in(model, local.precision):
         with Recorder():  # not counted: the step's records start after it
             recorder = Recorder(backend, rows=_rows(model))
-            parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
-            vectors = {name: fake(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
+            parameters, buffers = fake(layout.parameter_count, dtype=dtype), fake(layout.buffer_count, dtype=dtype)
+            read = sorted(objective.vectors | rule.vectors)
+            vectors = {name: fake(layout.parameter_count, dtype=dtype) for name in read}
             context = Context(
                 model=model,
-                frozen={name: _frozen(layout, vectors.get(name)) for name in sorted(objective.frozen)},
+                frozen={name: _frozen(layout, dtype, vectors.get(name)) for name in sorted(objective.frozen)},
                 vectors={name: vectors[name] for name in sorted(objective.vectors)},
                 client={name: _fact(name, model) for name in sorted(objective.client)},
                 alpha=alpha,
             )
             labels = model.task.label_shape(model.classes, model.sample_shape)
-            images = Batch(Fake.of(model.inputs(size, META)), fake(size, *labels, dtype=model.task.label_type))
+            inputs = model.inputs(size, META)
+            inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
+            images = Batch(Fake.of(inputs), fake(size, *labels, dtype=model.task.label_type))
             later = sum(each.nbytes * (size - at_once) // size for each in images)  # not loaded with the first one
-            sizes = {len(part.labels) for _, part in minibatches(images, method.local)}
+            sizes = {len(part.labels) for _, part in minibatches(images, local)}
             draws = {each: objective.draw(generator(0, "cost"), each) for each in sizes}
             draws = {each: {name: Fake.of(of.to(META)) for name, of in named.items()} for each, named in draws.items()}
             trained = Trained(objective, layout, alpha, parameters)
-            options = method.local.on(layout, trained.first)
+            options = local.on(layout, trained.first)
             held = {name: vectors[name] for name in sorted(rule.vectors)} | rule.first(trained.parameters)
             memory = rule.begin(trained.parameters, {name: held[name] for name in sorted(rule.vectors)}, options, 1)
         with recorder:
@@ -222,6 +226,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
                 options.lr_at(0),
                 draw=lambda size: drawn or draws[size],
                 leaves=trained.leaves,
+                precision="bfloat16" if local.precision == "autocast" else "float32",
                 entering=recorder.entering,
             )
     now = _other_generators()
@@ -237,6 +242,25 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
         )
     records = recorder.repeated(1, more) if more else recorder.records
     return Trace(batch, tuple(records), recorder.brought_bytes - later, recorder.differs)
+
+
+@contextmanager
+def _constants_in(model: BlockModel, precision: str) -> Iterator[None]:
+    """Let the model's calls read its constants as those of a device: a frozen base of fewer bits needs no copies."""
+    before, lora = model._constants, model.lora
+    small = () if lora is None or lora.base == "float32" or precision == "float32" else model.frozen_base()
+    matrices = {id(each) for each in small if each.dim() > 1}
+
+    def own(key: tuple[int, torch.device], each: Tensor) -> Tensor:
+        cast = each.is_floating_point() and (precision == "bfloat16" or key[0] in matrices)
+        return each.to(torch.bfloat16) if cast else each
+
+    try:
+        with Recorder():
+            model._constants = {key: own(key, each) for key, each in before.items()}
+        yield
+    finally:
+        model._constants = before
 
 
 def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
@@ -282,16 +306,16 @@ def _fact(name: str, model: BlockModel) -> Tensor:
     return fake(model.classes) if name == "label_counts" else fake()
 
 
-def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:
+def _frozen(layout: Layout, dtype: torch.dtype, parameters: Tensor | None) -> Weights:
     """A frozen copy; if the step also reads its parameters as a vector, both share memory.
 
     Otherwise each tensor has its own storage, so that only tensors that the step reads count as memory: FedMLB does not
     use the frozen first block.
     """
     if parameters is not None:
-        return layout.frozen(parameters, fake(layout.buffer_count))
+        return layout.frozen(parameters, fake(layout.buffer_count, dtype=dtype))
     shapes = layout.weights(fake(layout.parameter_count), fake(layout.buffer_count))
-    return tuple(Frozen({name: fake(*tensor.shape) for name, tensor in block.items()}) for block in shapes)
+    return tuple(Frozen({name: fake(*tensor.shape, dtype=dtype) for name, tensor in block.items()}) for block in shapes)
 
 
 class BlockFigures(NamedTuple):

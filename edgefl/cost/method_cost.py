@@ -112,7 +112,8 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
 
 def optimizer_bytes(model: BlockModel, method: Method) -> int:
     """Bytes of the local optimizer's state during a job that trains the whole model."""
-    received = torch.empty(model.layout.parameter_count, device=META)
+    dtype = torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
+    received = torch.empty(model.layout.parameter_count, device=META, dtype=dtype)
     vectors = dict.fromkeys(method.rule.vectors, received) | method.rule.first(received)
     return sum(each.nbytes for each in method.rule.begin(received, vectors, method.local, 1).values())
 
@@ -151,12 +152,13 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
     stored as frozen copies; M for the whole model.
     """
     blocks = list(model.blocks.values())
-    owned, seen = list[list[Tensor]](), set[int]()
-    for block in blocks:  # a tensor that several blocks share is stored once
-        owned.append([each for each in block.parameters() if id(each) not in seen])
-        seen.update(map(id, owned[-1]))
-    every = [_numbers(own) for own in owned]
-    trained = [_numbers(each for each in own if each.requires_grad) for own in owned]
+    first: dict[int, nn.Module] = {}  # the block that has a tensor, which others may share
+    for block in blocks:
+        for each in block.parameters():
+            first.setdefault(id(each), block)
+    stored = [[each for each in block.parameters() if first[id(each)] is block] for block in blocks]
+    every = [_numbers(part) for part in stored]
+    trained = [_numbers(each for each in part if each.requires_grad) for part in stored]
     norms = [
         [each for module in block.modules() if isinstance(module, NORMS) for each in module.parameters()]
         for block in blocks

@@ -85,7 +85,7 @@ def note_doubtful(profile: DeviceProfile) -> None:
         best = max(boards, key=lambda board: value(getattr(board.compute, figure)))
         own, most = value(getattr(profile.compute, figure)), value(getattr(best.compute, figure))
         if own > SEVERAL * most:
-            times = f"compute.{figure} is {own / most:.2g} times that of {best.name}, the most of any fitted board"
+            times = f"compute.{figure} is {own / most:.3g} times that of {best.name}, the most of any fitted board"
             hint = "training seldom reaches data sheets; `edgefl profile guess` scales a fitted board"
             warnings.warn(f"{profile.name}: {times}: {hint}", Note, stacklevel=1)
 

@@ -17,7 +17,7 @@ from edgefl.models.fake import Fake, WithoutNumbers
 from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, taken
 from edgefl.models.lora import Lora
 from edgefl.models.mode import mode, using
-from edgefl.models.random_layers import ViewsAsReshapes
+from edgefl.models.random_layers import UsedMasks, ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.tasks.base import Task
@@ -117,6 +117,10 @@ class BlockModel(nn.Module):
         self.tokens = tokens
         self.input_type = input_type
         self.reshapes = reshapes
+        parts = (
+            layer for block in (*blocks.values(), *([] if module is None else [module])) for layer in block.modules()
+        )
+        self._of_transformers = any(type(layer).__module__.startswith("transformers.") for layer in parts)
         self.task = task or Classification()
         self.blocks = nn.ModuleDict(blocks)
         self.module = module
@@ -280,7 +284,10 @@ class BlockModel(nn.Module):
                 place.held[place.key] = given[place.at]
             for layer in part.recurrent:
                 layer._flat_weights = [getattr(layer, name) for name in layer._flat_weights_names]
-            with ViewsAsReshapes() if self.reshapes else nullcontext():
+            with (
+                ViewsAsReshapes() if self.reshapes else nullcontext(),
+                UsedMasks() if self._of_transformers else nullcontext(),
+            ):
                 output: Tensor = part.module(inputs)
             if now.track:
                 part.keep_updates(weights)

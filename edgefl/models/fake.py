@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.models.data_dependence import DataDependentError, argument_of, data_dependence, whose
@@ -130,8 +131,17 @@ def numberless() -> bool:
     return Fake.modes > 0
 
 
+_validates = Distribution._validate_args
+
+
 def _entered(modes: int) -> None:
+    global _validates  # noqa: PLW0603
+    if not Fake.modes:
+        _validates = Distribution._validate_args
     Fake.modes += modes
+    # Distributions check the numbers of their parameters, which are right or wrong in training.
+    Distribution.set_default_validate_args(_validates and not Fake.modes)
+    torch.backends.mha.set_fastpath_enabled(not Fake.modes)  # it packs the tokens that padding leaves
     Fake.__torch_function__ = torch._C._disabled_torch_function_impl if Fake.modes else _REFUSED  # type: ignore[method-assign]
 
 
@@ -184,8 +194,11 @@ def computed(func: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> A
     plain = tuple(_plain(value, given) for value in args)
     named = {name: _plain(value, given) for name, value in keywords.items()}
     first = next(tensors_in(plain), None)
+    alike = len({each.dtype for each in tensors_in(plain) if each.is_floating_point()}) == 1
     shortcut = SHORTCUTS.get(_name(func))
-    usual = first is not None and first.is_floating_point() and named.get("dtype") is None and "out" not in named
+    usual = (
+        first is not None and first.is_floating_point() and alike and named.get("dtype") is None and "out" not in named
+    )
     result = shortcut(plain) if shortcut is not None and usual else None
     if result is None:
         result = func(*plain, **named)

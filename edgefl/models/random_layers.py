@@ -1,4 +1,4 @@
-"""Functions of PyTorch that are replaced while a model runs: random ones draw from a key, and views may copy.
+"""Functions that are replaced while a model runs: random ones draw from a key, views may copy, masks are used.
 
 A local step has one key, a number that its job determines. While a loss runs, PyTorch's random functions (dropout,
 stochastic depth) are replaced by a hash of the key, the number of the call in the step, and the position of the element
@@ -7,6 +7,7 @@ stays so where clients are stacked or a step is traced: the key is a tensor.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
@@ -119,19 +120,80 @@ def _dropout(self: RandomFunctions, input: Tensor, p: float = 0.5, training: boo
 def _feature_dropout(
     self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
 ) -> Tensor:
-    shape = (*input.shape[:2], *(1,) * (input.dim() - 2))
-    return self.dropped(input, shape, p) if training else input
+    return self.dropped(input, _features(input), p) if training else input
 
 
-def _bernoulli_(self: RandomFunctions, input: Tensor, p: float | Tensor = 0.5, **_: Any) -> Tensor:
-    drawn = (self.uniform(input.shape) < p).to(input.dtype)
-    if is_batchedtensor(drawn) and not is_batchedtensor(input):
-        return drawn  # vmap cannot write the numbers of several clients into one tensor
-    return input.copy_(drawn)
+def _features(input: Tensor) -> tuple[int, ...]:
+    return (*input.shape[:2], *(1,) * (input.dim() - 2))
+
+
+_SELU_LEAST = -1.7580993408473766
+"""The value of SELU for a dropped input, minus its scale times its slope (Klambauer et al. 2017)."""
+
+
+def _alpha(whole: Callable[[Tensor], Sequence[int]]) -> Callable[..., Tensor]:
+    """Alpha dropout (Klambauer et al. 2017): mean 0 and variance 1 remain those of the output."""
+
+    def dropped(
+        self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = False, *_: Any, **__: Any
+    ) -> Tensor:
+        if not training or p == 0:
+            return input
+        if p == 1:
+            return torch.zeros_like(input)
+        kept = self.uniform(whole(input)) >= p
+        scale: float = ((1 - p) * (1 + p * _SELU_LEAST**2)) ** -0.5
+        return scale * (torch.where(kept, input, _SELU_LEAST) - p * _SELU_LEAST)
+
+    return dropped
+
+
+def _rrelu(
+    self: RandomFunctions, input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, **_: Any
+) -> Tensor:
+    slope = self.uniform(input.shape) * (upper - lower) + lower if training else (lower + upper) / 2
+    return torch.where(input < 0, input * slope, input)
+
+
+def _gumbel_softmax(
+    self: RandomFunctions, logits: Tensor, tau: float = 1, hard: bool = False, *_: Any, dim: int = -1, **__: Any
+) -> Tensor:
+    soft = ((logits - _exponential(self, logits.shape).log()) / tau).softmax(dim)
+    if not hard:
+        return soft
+    chosen = F.one_hot(soft.argmax(dim), soft.shape[dim]).to(soft.dtype).movedim(-1, dim)
+    return chosen - soft.detach() + soft
+
+
+def _exponential(self: RandomFunctions, shape: Sequence[int], rate: float = 1.0) -> Tensor:
+    return -torch.log1p(-self.uniform(shape)).clamp_max(-(2.0**-25)) / rate
+
+
+def _written(drawn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that writes what is drawn into its first argument."""
+
+    def write(self: RandomFunctions, input: Tensor, *args: Any, **options: Any) -> Tensor:
+        numbers = drawn(self, input.shape, *args, **options).to(input.dtype)
+        if is_batchedtensor(numbers) and not is_batchedtensor(input):
+            return numbers  # vmap cannot write the numbers of several clients into one tensor
+        return input.copy_(numbers)
+
+    return write
 
 
 def _bernoulli(self: RandomFunctions, input: Tensor, p: float | None = None, **_: Any) -> Tensor:
     return (self.uniform(input.shape) < (input if p is None else p)).to(input.dtype)
+
+
+def _normal(self: RandomFunctions, mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any) -> Tensor:
+    tensors = [each for each in (mean, std) if isinstance(each, Tensor)]
+    shape = size or torch.broadcast_tensors(*tensors)[0].shape  # type: ignore[no-untyped-call]
+    drawn: Tensor = mean + std * self.normal(shape)
+    return drawn.to(options.get("dtype") or torch.float32)
+
+
+def _randperm(self: RandomFunctions, n: int, **options: Any) -> Tensor:
+    return self.uniform((n,)).argsort().to(options.get("dtype") or torch.int64)
 
 
 def _like(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
@@ -149,13 +211,57 @@ def _sized(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable
     return drawn
 
 
-def _attention(_: RandomFunctions, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
-    if (options.get("dropout_p") or (args[1] if len(args) > 1 else 0.0)) > 0:
-        raise RuntimeError(
-            "scaled_dot_product_attention drops attention weights, which cannot be drawn from a job's key; set the "
-            "attention's dropout to 0"
+def _attention(  # noqa: PLR0917  (PyTorch's arguments)
+    self: RandomFunctions,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """As PyTorch computes it on a CPU if attention weights are dropped: product, softmax, dropout, product."""
+    if dropout_p == 0:
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
         )
-    return F.scaled_dot_product_attention(query, key, value, *args, **options)
+    if enable_gqa:
+        key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None:
+        masked = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if masked else scores + attn_mask
+    weights = scores.softmax(-1)
+    return self.dropped(weights, weights.shape, dropout_p) @ value
+
+
+def _called_in_parts(self: RandomFunctions, *args: Any, **options: Any) -> Any:
+    """PyTorch's multi-head attention; its parts are replaced, since it asks for replacements of itself only."""
+    functions: Any = F
+    own = functions.has_torch_function
+    functions.has_torch_function = lambda _: False
+    try:
+        with _Again(self):
+            return F.multi_head_attention_forward(*args, **options)
+    finally:
+        functions.has_torch_function = own
+
+
+class _Again(TorchFunctionMode):
+    """Replaces functions by those of a mode that PyTorch has suspended."""
+
+    def __init__(self, mode: RandomFunctions) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return self._mode.__torch_function__(func, types, args, kwargs)
 
 
 _REPLACED: dict[Any, Callable[..., Tensor]] = {
@@ -165,14 +271,24 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
     F.dropout2d: _feature_dropout,
     F.dropout3d: _feature_dropout,
     torch.feature_dropout: _feature_dropout,
+    F.alpha_dropout: _alpha(lambda input: input.shape),
+    F.feature_alpha_dropout: _alpha(_features),
+    F.rrelu: _rrelu,
+    F.gumbel_softmax: _gumbel_softmax,
     torch.bernoulli: _bernoulli,
     Tensor.bernoulli: _bernoulli,
-    Tensor.bernoulli_: _bernoulli_,
+    Tensor.bernoulli_: _written(lambda self, shape, p=0.5, **_: self.uniform(shape) < p),
+    Tensor.normal_: _written(lambda self, shape, mean=0.0, std=1.0, **_: mean + std * self.normal(shape)),
+    Tensor.uniform_: _written(lambda self, shape, low=0.0, high=1.0, **_: low + (high - low) * self.uniform(shape)),
+    Tensor.exponential_: _written(_exponential),
+    torch.normal: _normal,
+    torch.randperm: _randperm,
     torch.rand_like: _like(RandomFunctions.uniform),
     torch.rand: _sized(RandomFunctions.uniform),
     torch.randn_like: _like(RandomFunctions.normal),
     torch.randn: _sized(RandomFunctions.normal),
     F.scaled_dot_product_attention: _attention,
+    F.multi_head_attention_forward: _called_in_parts,
 }
 
 
@@ -195,4 +311,35 @@ class ViewsAsReshapes(TorchFunctionMode):
             return args[0].reshape(*args[1:])
         if func is Tensor.view_as:
             return args[0].reshape(args[1].shape)
+        return func(*args, **(kwargs or {}))
+
+
+class UsedMasks(TorchFunctionMode):
+    """Lets models of transformers use each mask; one that is all true is skipped, so operators would depend on numbers.
+
+    Where PyTorch's fused attention needs none but the causal one, it is skipped if no text is ``padded``.
+    """
+
+    def __init__(self, *, padded: bool = True) -> None:
+        super().__init__()
+        self._all_true = not padded
+
+    def __enter__(self) -> Self:
+        masks: Any = sys.modules.get("transformers.masking_utils", self)  # not in versions before 4.53
+        self._masks, self._replaced = masks, getattr(masks, "fast_all", None)
+        masks.fast_all = lambda _: self._all_true
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._masks.fast_all = self._replaced
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.all, Tensor.all) and len(args) == 1 and not kwargs:
+            return torch.zeros((), dtype=torch.bool)
+        if func is Tensor.__contains__:  # a padding token, about which it would warn
+            return False
         return func(*args, **(kwargs or {}))

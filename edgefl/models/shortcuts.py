@@ -172,8 +172,8 @@ def _lstm_layer(arguments: Arguments) -> tuple[Tensor, ...]:
     """
     inputs, hidden_state, cell, hidden = arguments[0], arguments[5], arguments[6], arguments[10]
     steps, batch, features = inputs.shape
-    states = (steps + 1) * (6 * max(features, hidden) + 4 * hidden) + steps * hidden
-    kept = 4 * batch * (steps * 4 * hidden + states) if arguments[15] else 0
+    own = steps * 5 * hidden + (steps + 1) * 4 * hidden  # the others are float32, also where inputs have 2 bytes
+    kept = batch * (inputs.element_size() * own + 4 * (steps + 1) * 6 * max(features, hidden)) if arguments[15] else 0
     workspace = torch.empty(kept, dtype=torch.uint8, device=inputs.device)
     return _new(inputs, steps, batch, hidden), _new(hidden_state, batch, hidden), _new(cell, batch, hidden), workspace
 

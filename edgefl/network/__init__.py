@@ -8,7 +8,7 @@ from edgefl.network.processes import StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.tcp import Tcp
 from edgefl.network.topology import GraphLinks
-from edgefl.network.traces import TraceColumns, read_csv, read_mahimahi, read_traces
+from edgefl.network.traces import TraceColumns, read_mahimahi, read_traces
 from edgefl.network.transport import FifoQueue, Transport, lv08
 from edgefl.network.tree import TreeLinks, build_topology
 
@@ -29,7 +29,6 @@ __all__ = [
     "TreeLinks",
     "build_topology",
     "lv08",
-    "read_csv",
     "read_mahimahi",
     "read_traces",
 ]

@@ -465,15 +465,6 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     return StepTrace((starts / 1000.0).tolist(), rates.tolist(), period=period / 1000.0)
 
 
-def read_csv(file: str | Path) -> StepTrace:
-    """A CSV with the columns ``seconds`` and ``bits_per_second``, read as by :func:`read_table`.
-
-    Raises:
-        UserError: a missing file, a missing column, a value that is not a number, a negative rate, or times that fall.
-    """
-    return read_traces(file, "csv")[""]
-
-
 def _six_columns(text: str) -> StepTrace:
     """A log without header of which each line gives, in columns 5 and 6, bytes and the milliseconds they took.
 

@@ -63,7 +63,6 @@ class DevicePlan:
     joules: Range | None
     closes: float
     lost: dict[str, float]
-    radio: str | None = None  # the kind of network that its radio's power is of, if its link is of another kind
 
 
 @dataclass(frozen=True)

@@ -121,22 +121,7 @@ def _device_plan(
         joules=Range.of(lambda bound: total.joules[bound] / count) if count else None,
         closes=closing / len(rows) if rows else 0.0,
         lost={fate: lost / count for fate, lost in sorted(total.lost.items())} if count else {},
-        radio=_other_radio(profile, group.link),
     )
-
-
-_NETWORKS = {"Ethernet": ("ethernet",), "Wi-Fi": ("wifi", "wi-fi", "wlan"), "LTE or 5G": ("lte", "4g", "5g")}
-"""Kinds of networks, and what names of links, and the evidence for a radio's power, call them."""
-
-
-def _other_radio(profile: DeviceProfile, link: str) -> str | None:
-    """The network that the watts of a device's radio are of, if the name of its link says another one."""
-
-    def network(text: str) -> str | None:
-        return next((kind for kind, words in _NETWORKS.items() if any(word in text.lower() for word in words)), None)
-
-    own, named = network(profile.provenance.derivation.get("power.radio.up.active", "")), network(link)
-    return own if own is not None and named is not None and own != named else None
 
 
 def _mean(total: float, count: float) -> float | None:

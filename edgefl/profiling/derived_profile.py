@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import Bound, bounds_around, rounded, value
+from edgefl.fleet.library import note_doubtful
 from edgefl.fleet.profile import Figure
 from edgefl.profiling.measured_profile import with_evidence
 from edgefl.profiling.step_table import StepTime
@@ -131,17 +132,13 @@ def guessed_profile(
         bandwidth=sheet.gigabytes_per_second / known.gigabytes_per_second,
     )
     total = memory or 2.0**30
-    dense = ratios.dense * value(base.compute.fp32_achievable)
-    peak = max(16e9 * sheet.cores * sheet.gigahertz, dense)
+    rate = value(base.compute.fp32_achievable)
+    peak = max(16e9 * sheet.cores * sheet.gigahertz, ratios.dense * rate)
     text = f"{sheet.cores} cores at {sheet.gigahertz:g} GHz, {sheet.gigabytes_per_second:g} GB/s, {watts:g} W"
     data = base.model_dump(mode="json", exclude_none=True)
     data |= {"name": name, "kind": "sbc", "description": f"{text}; its speed is a guess"}
-    data["compute"] |= {
-        "processor": text,
-        "fp32_peak": bounds_around(peak, 2),
-        "cores": sheet.cores,
-        "core_speed": None,
-    }
+    data["compute"] |= {"processor": text, "cores": sheet.cores, "core_speed": None}
+    data["compute"]["fp32_peak"] = bounds_around(max(peak, rate), 2)
     data["memory"] = {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}}
     data["power"] |= {"compute": bounds_around(watts, 1.3), "idle": bounds_around(0.36 * watts, 1.8), "one_core": None}
     data["provenance"] = {
@@ -157,9 +154,10 @@ def guessed_profile(
     }
     device = validated(DeviceProfile, data)
     found = derived_profile(base, device, ratios, GUESS)
+    found["compute"]["fp32_peak"] = bounds_around(peak, 2)
     evidence = found["provenance"]["evidence"]["compute"]
     evidence |= {"kind": "estimated", "error": GUESS, "source": f"guessed from {text}; {evidence['source']}"}
-    validated(DeviceProfile, found)
+    note_doubtful(validated(DeviceProfile, found))
     return found
 
 

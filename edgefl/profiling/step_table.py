@@ -212,7 +212,7 @@ class _Steps:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.built: tuple[object, BlockModel] | None = None
-        self.counted: dict[tuple[str, ...], tuple[tuple[Operator, ...], InputPipeline | None]] = {}
+        self.counted: dict[tuple[str, ...], tuple[tuple[Operator, ...], InputPipeline | None, int]] = {}
 
     def time(self, line: int, row: Mapping[str, str], column: str) -> StepTime:
         factor, part = TIMES[column]
@@ -225,11 +225,11 @@ class _Steps:
         model = self._model(row, part)
         step = (model, *(row[name] for name in ("method", "settings", "shape", "classes", "alpha", "batch")))
         if step not in self.counted:
-            spec, (method,) = read_step(model, row["method"], changes)
+            spec, (method,) = read_step(model, row["method"], changes, batch)
             shape = read_shape(row["shape"], field="image" if "image" in row else "shape")
-            operators = self._operators(self._built(spec, shape, classes), method, row, batch)
-            self.counted[step] = operators, method.local.input
-        operators, pipeline = self.counted[step]
+            operators = self._operators(self._built(spec, shape, classes), method, row)
+            self.counted[step] = operators, method.local.input, method.local.step_samples
+        operators, pipeline, samples = self.counted[step]
         text = f"{title}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
         return StepTime(
             line=line,
@@ -239,7 +239,7 @@ class _Steps:
             part=part,
             operators=operators,
             seconds=seconds,
-            batch=batch,
+            batch=samples,
             pipeline=pipeline,
         )
 
@@ -273,14 +273,14 @@ class _Steps:
                 raise _NotCountedError(str(UserError(error.message, file=error.file))) from None
         return self.built[1]
 
-    def _operators(self, model: BlockModel, method: Method, row: Mapping[str, str], batch: int) -> tuple[Operator, ...]:
+    def _operators(self, model: BlockModel, method: Method, row: Mapping[str, str]) -> tuple[Operator, ...]:
         model = method.objective.adapt(model)
         alpha = _whole(row, "alpha") if row["alpha"] else model.depth
         if alpha > model.depth:
             raise UserError(f"expected at most the model's {model.depth} blocks, found {alpha}", field="alpha")
         try:
             with neutral_torch():
-                return measure(model, method, alpha, batch).operators
+                return measure(model, method, alpha, method.local.step_samples).operators
         except (DataDependentError, UserError) as error:
             raise _NotCountedError(str(error)) from None
 

@@ -56,7 +56,7 @@ def _absent(run: RunResult) -> str:
     """The clients that never took part, and why."""
     found = [each.absent or Absent(away=0, unselected=0) for label in run.compared for each in run.results[label]]
     reasons = {
-        "not available at any selection": [each.away for each in found],
+        "never available when clients were selected": [each.away for each in found],
         "never selected": [each.unselected for each in found],
     }
     known = {why: _range(counts) for why, counts in reasons.items() if any(counts)}

@@ -17,10 +17,10 @@ from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed,
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, column, metric_of
 from edgefl.report.paired import FEWEST_SEEDS, compared
-from edgefl.report.quantities import estimate, limit, quantity
+from edgefl.report.quantities import estimate, limit
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import Estimate, mean_interval
+from edgefl.report.statistics import Estimate
 from edgefl.units import slack
 
 COSTS = ("seconds", "bytes", "joules")
@@ -106,11 +106,6 @@ class Sensitivity:
         wanted = [("target", value) for value in sorted({each.value for one in results for each in one.targets})]
         wanted += dict.fromkeys((each.kind, each.limit) for one in results for each in one.budgets)
         return [Question(kind, amount, self.run.metric) for kind, amount in wanted if kind in ("target", *COSTS)]
-
-    def total(self, label: str, condition: Condition, kind: str) -> Estimate:
-        """The total cost of the method's trained rounds, over its seeds."""
-        totals = [self._curves[label, result.seed, condition].spent[kind] for result in self.run.results[label]]
-        return mean_interval([float(values[-1]) if len(values) else 0.0 for values in totals])
 
     @cache  # noqa: B019  (as long as the page or the sentences are made)
     def answer(self, question: Question, condition: Condition) -> Answer:
@@ -245,27 +240,3 @@ def _grid(found: Sensitivity, question: Question) -> dict[str, Any]:
         "bandwidths": [limit(each, "fraction") for each in bandwidths],
         "rows": {DEVICE_WORDS[each]: [answer(Condition(each, rate)) for rate in bandwidths] for each in DEVICES},
     }
-
-
-def bands(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[list[str]]:
-    """The ranges of each method's seconds and joules over conditions; the first row is the heading.
-
-    The conditions are the bounds of profile figures, the bandwidths and, with ``queue: fifo``, the draws of the shares.
-    """
-    drawn = any(found is not None and found.draws for found in timings)
-    over = ["by devices", "by bandwidth", *(["by draws of shares"] if drawn else [])]
-    rows = [["method", "time", *over, "energy", *over]]
-    for name, found in zip(run_names(runs), timings, strict=True):
-        if found is None:
-            continue
-        devices = [each for each in found.conditions if each.bandwidth == 1.0]
-        links = [each for each in found.conditions if each.devices == "nominal"]
-        for label in found.labels:
-            cells = [f"{name}: {label}" if len(runs) > 1 else label]
-            for kind in ("seconds", "joules"):
-                cells.append(quantity(found.total(label, OWN, kind).mean, kind))
-                for group in [devices, links, *([found.draws] if drawn else [])]:
-                    spent = [found.total(label, each, kind).mean for each in group]
-                    cells.append(f"{quantity(min(spent), kind)} – {quantity(max(spent), kind)}" if spent else "")
-            rows.append(cells)
-    return rows if len(rows) > 1 else []

@@ -30,8 +30,8 @@ from edgefl.simulation.setup import Setup
 
 ProfilePart = TypeVar("ProfilePart", bound=BaseModel)
 
-BATTERY_JOULES = 3600.0
-"""The capacity of a device's battery at factor 1 if no device of the fleet has one: 1 Wh, full and never charged."""
+BATTERY = Battery(capacity="1 Wh")
+"""The battery of every device at factor 1 if no device of the fleet has one: full, and never charged."""
 
 
 def with_bandwidth(setup: Setup, factor: float) -> Setup:
@@ -89,7 +89,7 @@ def with_batteries(setup: Setup, factor: float) -> Setup:
     def charged(profile: DeviceProfile) -> DeviceProfile:
         battery = profile.battery
         if battery is None and capacity is None:
-            battery = Battery(capacity=BATTERY_JOULES)
+            battery = BATTERY
         if battery is not None:
             battery = battery.model_copy(update={"capacity": battery.capacity * factor})
         return profile.model_copy(update={"battery": battery})

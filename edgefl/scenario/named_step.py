@@ -39,8 +39,8 @@ def read_model(text: str) -> Any:
     return options
 
 
-def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, list[Method]]:
-    """The model's options and the methods (all if none is given), from a scenario of nothing else.
+def read_step(model: str, method: str | None, changes: list[str], batch: int = 32) -> tuple[Any, list[Method]]:
+    """The model's options and the methods (all if none is given), from a scenario of nothing else but the batch.
 
     ``changes`` are texts ``PATH=VALUE``, as for ``--set``, for what a step's cost depends on.
     """
@@ -60,7 +60,7 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
     if not isinstance(training, dict) or set(training) - {"local", "codec"}:
         raise UserError("costs depend only on training.local and training.codec", field="training")
     codecs = validated(Codecs, training.get("codec", {}), field="training.codec")
-    local = validated(LocalOptions, training.get("local", {}), field="training.local")
+    local = validated(LocalOptions, {**training.get("local", {}), "batch": batch}, field="training.local")
     methods = [build_method(each.entry, local, codecs) for each in read_methods(said["methods"])]
     return MODEL_SECTION.read(said["model"], "model").spec, methods
 

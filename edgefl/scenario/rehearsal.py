@@ -17,7 +17,6 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.models.norm import has_library_norms, is_refusal
 from edgefl.models.random_layers import RandomFunctions
@@ -81,36 +80,30 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
         field = type(part).model_fields.get(option)
         return field is not None and getattr(part, option) != field.default
 
-    training = "cost.kind is seconds, which are those of a whole training on any device"
+    training, local = "cost.kind is seconds, which are those of a whole training on any device", scenario.training.local
+    late, levels = getattr(protocol, "late", None), any(each.submodels for each in methods)
+    accidents, overlap = any(group.dropout for group in scenario.fleet), any(each.overlap for each in methods)
+    momentum, decay = (any(getattr(each.local, k) for each in methods) for k in ("momentum", "weight_decay"))
     found = [
-        (declared and scenario.training.local.input is not None, "training.local.input", training),
-        (
-            protocol.retries and not any(group.dropout for group in scenario.fleet),
-            "protocol.retries",
-            "no device has accidents (fleet.N.dropout)",
-        ),
-        (
-            changed(protocol, "ahead") and not any(each.overlap for each in methods),
-            "protocol.ahead",
-            "no method has overlap: true",
-        ),
-        (
-            changed(protocol, "reserve") and getattr(protocol, "late", None) != "partial",
-            "protocol.reserve",
-            "protocol.late is not partial",
-        ),
+        (declared and local.input is not None, "training.local.input", training),
+        (local.nesterov and not momentum, "training.local.nesterov", "training.local.momentum is 0"),
+        (bool(local.no_decay) and not decay, "training.local.no_decay", "training.local.weight_decay is 0"),
+        (protocol.retries and not accidents, "protocol.retries", "no device has accidents (fleet.N.dropout)"),
+        (changed(protocol, "ahead") and not overlap, "protocol.ahead", "no method has overlap: true"),
+        (changed(protocol, "reserve") and late != "partial", "protocol.reserve", "protocol.late is not partial"),
     ]
     for index, group in enumerate(scenario.fleet):
-        place, levels = f"fleet.{index}", any(each.submodels for each in methods)
         hot = isinstance(group.profile, DeviceProfile) and group.profile.compute.thermal is not None
         found += [
-            (declared and hot, f"{place}: compute.thermal (heat)", training),
-            (declared and group.sample is not None, f"{place}.sample", f"{training}; only memory differs"),
-            (group.capacity < 1 and not levels, f"{place}.capacity", "no method sends parts of a model"),
+            (declared and hot, f"fleet.{index}: compute.thermal (heat)", training),
+            (declared and group.sample is not None, f"fleet.{index}.sample", f"{training}; only memory differs"),
+            (group.capacity < 1 and not levels, f"fleet.{index}.capacity", "no method sends parts of a model"),
         ]
-    for option, spec in ((f"{name}.{way}", getattr(link, way)) for name, link in links.items() for way in DIRECTIONS):
-        every = isinstance(spec, TraceCapacity) and changed(spec, "every") and spec.format != "mahimahi"
-        found.append((every, f"network.links.{option}.every", "only mahimahi traces are averaged"))
+    for name, link in links.items():
+        for way in DIRECTIONS:
+            spec = getattr(link, way)
+            every = isinstance(spec, TraceCapacity) and changed(spec, "every") and spec.format != "mahimahi"
+            found.append((every, f"network.links.{name}.{way}.every", "only mahimahi traces are averaged"))
     yield from ((option, reason) for holds, option, reason in found if holds)
 
 
@@ -172,10 +165,7 @@ def _compare_with_pytorch(scenario: Scenario, model: BlockModel, *, limited: boo
         return
     local = scenario.training.local
     if limited:
-        try:
-            cost = measure(model, build_method("fedavg", local), model.depth, SAMPLES)
-        except DataDependentError:
-            return  # which the count of its blocks says
+        cost = measure(model, build_method("fedavg", local), model.depth, SAMPLES)
         if 4 * cost.peak_memory_bytes > _SMALL_BYTES or cost.training_flops > _SMALL_FLOPS:
             note = "one step of this model is not compared with PyTorch's here, because it is a large one; training"
             warnings.warn(f"{note} begins with this comparison", Note, stacklevel=1)

@@ -110,8 +110,7 @@ class Decisions:
         0 over a link that is down now.
         """
         world, setup = self._world, self._world.setup
-        down = sum(part.bytes for part in world.downlink(client, round, None if setup.scheduler is None else 1).parts)
-        up = sum(part.bytes for part in world.uplink(client))
+        down, up = world.bytes_of(client, round, None if setup.scheduler is None else 1)
         seconds = world.traffic.foreseen(client, "down").seconds(down) + world.framework(client, down, up)
         seconds += world.traffic.foreseen(client, "up").seconds(up)
         if not self._shortens:
@@ -221,7 +220,7 @@ class Decisions:
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
             world.work.predicted(
-                client, blocks, transfer + world.framework(client, *self._bytes(round, client)), world.heat(client)
+                client, blocks, transfer + world.framework(client, *world.bytes_of(client, round)), world.heat(client)
             )
             for client, transfer in zip(cohort, transfers, strict=True)
         ]
@@ -230,7 +229,7 @@ class Decisions:
         facts: dict[str, object] = {"steps": {str(client): plan.steps for client, plan in sorted(plans.items())}}
         if setup.method.objective.trains_last:
             for client, each, download in zip(cohort, predicted, foreseen.download.tolist(), strict=True):
-                steps, share, received = plans[client].steps, finish.part(each, time), self._bytes(round, client)[0]
+                steps, share, received = plans[client].steps, finish.part(each, time), world.bytes_of(client, round)[0]
                 plans[client] = Plan(
                     steps, self._trained_blocks(client, steps, share, time - download, received=received)
                 )
@@ -263,7 +262,7 @@ class Decisions:
         """The predicted seconds of a round with the whole model for each client; the framework's count as computing."""
         world, rows = self._world, []
         for client in clients.tolist():
-            down, up = self._bytes(round, client)
+            down, up = world.bytes_of(client, round)
             work = world.work.of(client, world.setup.sizes.blocks)
             rows.append(
                 (
@@ -284,7 +283,7 @@ class Decisions:
             if power is None or not power.charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
-            down_bytes, up_bytes = self._bytes(round, client)
+            down_bytes, up_bytes = world.bytes_of(client, round)
             profile, framework = world.setup.fleet.profile_of(client), world.framework(client, down_bytes, up_bytes)
             joules = (
                 idle_joules(profile, down + up + framework)
@@ -316,8 +315,3 @@ class Decisions:
                 seconds[row, alpha - 1] = down.seconds(size) + compute + upload
                 free[row] &= not downlink.forced_full
         return BlockForecast(seconds, bytes, free)
-
-    def _bytes(self, round: int, client: int) -> tuple[int, int]:
-        """The bytes of a downlink with the whole model, given what the client holds, and of an uplink."""
-        down, up = self._world.downlink(client, round, None).parts, self._world.uplink(client)
-        return sum(part.bytes for part in down), sum(part.bytes for part in up)

@@ -80,6 +80,11 @@ class World:
         """The parts that the client uploads, given the α of its work if that is known."""
         return self.setup.uplink(self.level_of(client), blocks if self.setup.method.objective.trains_last else None)
 
+    def bytes_of(self, client: int, round: int, alpha: int | None = None) -> tuple[int, int]:
+        """The bytes of a downlink of a client, given what it holds, and of an uplink."""
+        down, up = self.downlink(client, round, alpha).parts, self.uplink(client)
+        return sum(part.bytes for part in down), sum(part.bytes for part in up)
+
     def level_of(self, client: int) -> int:
         """The client's capacity level; 0 for methods without levels."""
         return self.work.level_of(client, self.setup.sizes.blocks)
@@ -160,10 +165,10 @@ class World:
             return None
         if up:
             return Outlook(up=True, deadline=deadline)
-        bytes = sum(part.bytes for part in self.uplink(client))
-        upload = self.traffic.foreseen(client, "up").seconds(bytes)
+        received, sent = self.bytes_of(client, round, alpha)
+        upload = self.traffic.foreseen(client, "up").seconds(sent)
         compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
-        compute += self.framework(client, self.setup.sizes_of(self.level_of(client)).last(alpha).model_bytes, bytes)
+        compute += self.framework(client, received, sent)
         after = compute + (upload if upload < math.inf else 0.0)
         return Outlook(after=after, deadline=deadline)
 

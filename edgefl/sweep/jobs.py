@@ -35,12 +35,12 @@ MOST_SETTINGS = 100_000
 Done = Callable[["Job", str | None], None]
 """Called with each finished job, and why it failed or ``None``."""
 
-Search = Generator[list["Job"], list[dict[str, list[dict[str, Any]]]], None]
+Search = Generator[list["Job"], list[dict[str, dict[str, Any]]], None]
 """Yields the jobs of a step, and receives the figures of each job, by method."""
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Parse a grid from texts of the form ``PATH=V1,V2``; the values are the items of a YAML list.
+    """Parse a grid from texts of the form ``PATH=V1,V2`` or ``PATH=[V1, V2]``: the items of a YAML list.
 
     >>> parse_grid(["training.local.lr=0.01,1e-1", "data.partition={kind: iid},{kind: shards, s: 2}"])
     {'training.local.lr': [0.01, 0.1], 'data.partition': [{'kind': 'iid'}, {'kind': 'shards', 's': 2}]}
@@ -54,7 +54,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
         found = parse_yaml(f"[{values}]", file=origin)
         if path.strip() in grid:
             raise UserError("expected each path once", file=origin)
-        grid[path.strip()] = list(found)
+        grid[path.strip()] = found[0] if len(found) == 1 and isinstance(found[0], list) else list(found)
     return grid
 
 

@@ -49,12 +49,12 @@ def column_of(figure: str, metric: Metric) -> str:
     return f"{'accuracy' if metric.is_accuracy else 'metric'}_{FIGURES[figure]}"
 
 
-def merit(figure: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]], metric: Metric) -> float:
+def merit(figure: str, found: Sequence[Mapping[str, Mapping[str, Any]]], metric: Metric) -> float:
     """Return the mean of a figure over the jobs of one setting and method, so that the highest is the best.
 
     ``found`` are the figures of each job, by its only method; minus infinity if a job has none.
     """
-    values = [rows[0][column_of(figure, metric)] for figures in found for rows in figures.values()]
+    values = [row[column_of(figure, metric)] for figures in found for row in figures.values()]
     if len(values) != len(found) or None in values:
         return -math.inf
     return fmean(values) if metric.better == "higher" else -fmean(values)

@@ -32,7 +32,7 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     for number, job in enumerate(jobs):
         given = {path: column[number] for path, column in columns.items()}
         figures = figures_by_method(job, folder / job.id)
-        rows += [sweep_row(job.id, given, label, each) for label, found in figures.items() for each in found]
+        rows += [sweep_row(job.id, given, label, found) for label, found in figures.items()]
     order = {label: place for place, label in enumerate(dict.fromkeys(row["method"] for row in rows))}
     settings = [dict(job.setting) for job in jobs]
     place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
@@ -45,11 +45,11 @@ def is_done(folder: Path) -> bool:
     return is_summary(RunPaths(folder).summary) and not is_interrupted(folder)
 
 
-def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
+def figures_by_method(job: Job, folder: Path) -> dict[str, dict[str, Any]]:
     """Return the figures of each method in a job's run directory; none of a job that failed."""
     summary = RunPaths(folder).summary
     ended = read_summary(summary)[1].methods if is_summary(summary) else {}
-    return {label: [figures_of(entry) for entry in ended[label]] for label in job.methods if label in ended}
+    return {label: figures_of(ended[label][0]) for label in job.methods if label in ended}
 
 
 def _column(values: list[Any]) -> list[Any]:
@@ -128,7 +128,7 @@ def search(
     failures: dict[str, str] = {}
     asked: dict[tuple[str, str], Job] = {}
 
-    def run(jobs: Sequence[Job]) -> list[dict[str, list[dict[str, Any]]]]:
+    def run(jobs: Sequence[Job]) -> list[dict[str, dict[str, Any]]]:
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
             check_folder(job, folder / id)

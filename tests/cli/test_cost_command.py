@@ -73,7 +73,7 @@ def test_models_batches_and_options_are_compared_on_devices(capsys, tmp_path):
     assert len(rows) == 3 * 2 * 2
     assert ["refused" in row for row in rows] == 8 * [False] + 4 * [True]
     whole, parts = rows[1], rows[2]
-    assert (parts["batch"], parts["set"], parts["shape"]) == (2, {"training.local.accumulate": 20}, [1, 8, 8])
+    assert (parts["batch"], parts["set"], parts["shape"]) == (2, ["training.local.accumulate=20"], [1, 8, 8])
     one, other = (row["devices"] for row in (whole, parts))
     assert [each["fits"] for each in (*one, *other)] == [True, False, True, True]
     assert one[1]["why"].endswith("the device has 0.5 MB for it")

@@ -65,9 +65,11 @@ def test_the_page_is_written_without_a_table(shared_run, tmp_path, capsys):
         (["--json"], ["--format", "csv"]),
         (["--json"], ["--html", "page.html"]),
         (["--html", "page.html"], ["--format", "csv"]),
+        (["--at", "3"], []),
+        (["--x", "time"], []),
     ],
 )
-def test_two_forms_are_refused_together(shared_run, capsys, one, other):
+def test_options_that_do_not_stand_together_are_refused(shared_run, capsys, one, other):
     assert main(["report", str(shared_run), *one, *other]) == 2
     printed = capsys.readouterr()
     assert one[0] in printed.err

@@ -65,16 +65,22 @@ class Live(TorchDispatchMode):
 
 def real_step(model, method):
     """The step on tensors with data."""
-    parameters, buffers = (part.clone() for part in model.layout.split(initial_vector(model, 0)))
+    dtype = torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
+    parameters, buffers = (part.to(dtype, copy=True) for part in model.layout.split(initial_vector(model, 0)))
     tokens, shape = model.tokens, (BATCH, *model.sample_shape)
-    inputs = torch.randint(0, tokens, shape) if tokens else torch.randn(shape)
+    inputs = torch.randint(0, tokens, shape) if tokens else torch.randn(shape, dtype=dtype)
     labels = torch.zeros(BATCH, *model.task.label_shape(model.classes, model.sample_shape), dtype=torch.int64)
     memory = method.rule.begin(parameters, {}, method.local, 1)
+    if dtype == torch.bfloat16:
+        model._constants = {
+            key: each.to(dtype) if each.is_floating_point() else each for key, each in model._constants.items()
+        }
     constants = [*model._constants.values()]
     context = Context(model, {}, {}, {}, model.depth)
     objective, rule, local = method.objective, method.rule, method.local
     with Live(parameters, buffers, inputs, labels, *memory.values(), *constants) as live:
-        local_step(objective, rule, parameters, buffers, Batch(inputs, labels), context, memory, local, 0.1)
+        step = parameters, buffers, Batch(inputs, labels), context, memory, local, 0.1
+        local_step(objective, rule, *step, precision="bfloat16" if local.precision == "autocast" else "float32")
     return live
 
 
@@ -207,7 +213,7 @@ def shipped(name, **options):
 
 
 def gpt2(attention="eager", **options):
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[transformers]'")
     args = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 64, "vocab_size": 96}
     dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0) | {"attn_implementation": attention}
     spec = MODELS["transformers"](transformers="gpt2", args=args | dropouts, head="next_token", **options)
@@ -215,7 +221,7 @@ def gpt2(attention="eager", **options):
 
 
 def gpt2_with_adapters():
-    pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+    pytest.importorskip("peft", reason="peft is not installed: pip install -e '.[peft]'")
     return gpt2(lora={"targets": ["c_attn"], "rank": 4, "alpha": 8})
 
 
@@ -275,6 +281,41 @@ def test_adamw_has_the_peak_memory_and_the_launches_of_one_with_data():
     compare(ordinary(lambda: Vit(4)), optimizer="adamw")
 
 
+@pytest.mark.parametrize(
+    ("make", "precision"),
+    [
+        (partial(ordinary, lambda: Vit(2)), "autocast"),
+        pytest.param(partial(ordinary, lambda: Vit(2)), "bfloat16", marks=FULL),
+        pytest.param(partial(shipped, "resnet18", norm="batch"), "autocast", marks=FULL),
+        pytest.param(partial(ordinary, partial(Recurrent, nn.LSTM), SERIES), "bfloat16", marks=FULL),
+        pytest.param(gpt2_with_adapters, "autocast", marks=EXTRAS),
+        pytest.param(gpt2_with_adapters, "bfloat16", marks=EXTRAS),
+    ],
+)
+def test_two_byte_numbers_have_the_peak_memory_and_the_launches_of_those_with_data(make, precision):
+    plain = compare(make(), optimizer="adamw")
+    small = compare(make(), optimizer="adamw", precision=precision)
+    assert small.peak_memory_bytes < (0.95 if precision == "autocast" else 0.7) * plain.peak_memory_bytes
+    assert small.layer_macs == plain.layer_macs
+
+
+@pytest.mark.full
+@pytest.mark.extras
+def test_a_base_of_two_bytes_is_read_without_copies_under_autocast():
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+    model = gpt2(lora={"targets": ["c_attn"], "rank": 4, "alpha": 8, "base": "bfloat16"})
+    method = build_method("fedavg", LocalOptions(batch=BATCH, precision="autocast"))
+    with neutral_torch():
+        counted = measure(model, method, model.depth, BATCH)
+        model._constants = {
+            key: each.to(torch.bfloat16) if each.is_floating_point() and each.dim() > 1 else each
+            for key, each in model._constants.items()
+        }
+        real = real_step(model, method)
+    assert counted.peak_memory_bytes == pytest.approx(real.peak, rel=0.05)
+    assert counted.launches == pytest.approx(real.launches, rel=0.1)
+
+
 def test_accumulated_gradients_have_the_peak_memory_and_the_launches_of_those_with_data():
     """Minibatches of 5, 5, 5 and 1; the third one is counted as the second."""
     model = ordinary(lambda: Vit(4))
@@ -299,8 +340,9 @@ class Checkpointed(nn.Module):
         return self.head(inputs.mean(1))
 
 
-def trained_once(net, inputs, labels, entering=lambda _: None):
-    loss = F.cross_entropy(net(inputs), labels)
+def trained_once(net, inputs, labels, autocast, entering=lambda _: None):
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):  # which keeps its copies of weights until it ends
+        loss = F.cross_entropy(net(inputs), labels)
     entering("backward")
     loss.backward()
 
@@ -313,8 +355,11 @@ def of(net, tensors):
     return net
 
 
-@pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_a_recomputed_layer_costs_its_products_again_and_saves_memory(reentrant):
+@pytest.mark.parametrize(
+    ("reentrant", "autocast"),
+    [(False, False), pytest.param(True, False, marks=FULL), pytest.param(False, True, marks=FULL)],
+)
+def test_a_recomputed_layer_costs_its_products_again_and_saves_memory(reentrant, autocast):
     net, plain = Checkpointed(reentrant), Checkpointed(None)
     shapes = {name: tensor.shape for name, tensor in net.named_parameters()}
     recorders = []
@@ -323,14 +368,14 @@ def test_a_recomputed_layer_costs_its_products_again_and_saves_memory(reentrant)
             of(each, {name: fake(*shape).requires_grad_() for name, shape in shapes.items()})
             inputs, labels = fake(8, *IMAGES), fake(8, dtype=torch.int64)
         with Recorder() as recorder:
-            trained_once(each, inputs, labels, recorder.entering)
+            trained_once(each, inputs, labels, autocast, recorder.entering)
         recorders.append(recorder)
     checkpointed, kept = recorders
     peaks = [each.brought_bytes + max(record.live for record in each.records) for each in recorders]
     tensors = {name: torch.randn(shape).requires_grad_() for name, shape in shapes.items()}
     inputs, labels = torch.randn(8, *IMAGES), torch.zeros(8, dtype=torch.int64)
     with Live(*tensors.values(), inputs, labels) as live:
-        trained_once(of(net, tensors), inputs, labels)
+        trained_once(of(net, tensors), inputs, labels, autocast)
     assert peaks[0] == pytest.approx(live.peak, rel=0.05)
     assert peaks[0] < 0.5 * peaks[1]
     assert len(checkpointed.records) == pytest.approx(live.launches, rel=0.1)

@@ -24,11 +24,17 @@ def images(count=50, channels=3, side=8):
     )
 
 
-@settings(max_examples=30)
-@given(size=st.integers(1, 40), batch=st.integers(1, 12), epochs=st.integers(1, 3), drop_last=st.booleans())
-def test_every_epoch_visits_every_image_once_but_for_a_dropped_rest(size, batch, epochs, drop_last):
+@settings(max_examples=50)
+@given(
+    size=st.integers(1, 40),
+    batch=st.integers(1, 12),
+    accumulate=st.integers(1, 4),
+    epochs=st.integers(1, 3),
+    drop_last=st.booleans(),
+)
+def test_every_epoch_visits_every_image_once_but_for_a_dropped_rest(size, batch, accumulate, epochs, drop_last):
     shard = np.arange(100, 100 + size)
-    options = LocalOptions(batch=batch, epochs=epochs, drop_last=drop_last)
+    options = LocalOptions(batch=batch, accumulate=accumulate, epochs=epochs, drop_last=drop_last)
     plan = batch_plan(shard, options, options.steps_for(size), seed=0, client=3, dispatch=1)
     assert len(plan) == options.steps_for(size)
     each = len(plan) // epochs
@@ -38,7 +44,7 @@ def test_every_epoch_visits_every_image_once_but_for_a_dropped_rest(size, batch,
         assert set(seen) <= set(shard)
         dropped = size % batch if drop_last and size >= batch else 0
         assert len(seen) == size - dropped
-        assert {len(part) for part in plan[epoch * each : (epoch + 1) * each - 1]} <= {batch}
+        assert {len(part) for part in plan[epoch * each : (epoch + 1) * each - 1]} <= {batch * accumulate}
 
 
 def test_steps_go_on_with_the_next_pass_and_begin_like_a_shorter_job():

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from edgefl.cost.measure import measure
+from edgefl.cost.method_cost import stored_parameters
 from edgefl.data.dataset import check_padding
 from edgefl.data.spec import data_set
 from edgefl.errors import Note, UserError
@@ -191,8 +192,10 @@ def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
     config.pad_token_id = None
     # A language model shares its embedding with its head, of which the file has one.
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
-    places = places_of_names(built("gpt2", "next_token", **files))
+    tied, method = built("gpt2", "next_token", **files), build_method("fedavg", LocalOptions())
+    places = places_of_names(tied)
     assert places["lm_head.weight"] is places["transformer.wte.weight"]
+    assert stored_parameters(tied, method, tied.depth).model == tied.layout.parameter_count
 
 
 SIZES = (8, 5, 1)

@@ -11,7 +11,7 @@ from edgefl.errors import UserError
 from edgefl.network import FlowNetwork
 from edgefl.network.capacities.process import GeneratedRates
 from edgefl.network.processes import StepTrace
-from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.network.traces import read_mahimahi, read_traces
 
 
 def send_over(process, sizes, gap=0.0):
@@ -127,7 +127,7 @@ def test_a_mahimahi_trace_loops_after_its_last_line(tmp_path):
 def test_a_csv_trace_is_read_as_steps_and_looped(tmp_path):
     file = tmp_path / "trace.csv"
     file.write_text("bits_per_second,seconds,place\n8e6,10,a\n4e6,11,b\n")
-    assert send_over(read_csv(file), [2.5e6]) == [pytest.approx(1 + 1 + 1 + 0.0, rel=1e-12)]
+    assert send_over(read_traces(file, "csv")[""], [2.5e6]) == [pytest.approx(1 + 1 + 1 + 0.0, rel=1e-12)]
 
 
 @pytest.mark.parametrize("text", ["1.5\n", "1\n1_000\n", "100000000000\n"])

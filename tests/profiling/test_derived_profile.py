@@ -1,5 +1,6 @@
 """Rates that are derived from those of a similar device."""
 
+import re
 import warnings
 
 import pytest
@@ -10,7 +11,7 @@ from edgefl.errors import Note, UserError
 from edgefl.fleet import DeviceProfile, FleetGroup, load_profile, read_profile, resolve, step_seconds
 from edgefl.fleet.figure import value
 from edgefl.fleet.library import FITTED, note_doubtful
-from edgefl.profiling.derived_profile import BOUNDS
+from edgefl.profiling.derived_profile import BOUNDS, DataSheet, guessed_profile
 from edgefl.profiling.held_out import HELD_OUT, Step
 
 DERIVED = {
@@ -68,6 +69,31 @@ def test_a_guess_from_a_data_sheet_holds_for_each_board_that_is_left_out(name, t
         assert low < own < high
         assert low <= nominal / 3 * 1.001
         assert high >= nominal * 3 * 0.999
+
+
+@pytest.mark.parametrize(
+    ("sheet", "said"),
+    [
+        ((8, 0.05, 17, 3), None),
+        ((64, 3.0, 40, 140), "compute.fp32_achievable is .* times"),
+        ((4, 2.2, 3200, 12), "compute.memory_bandwidth is 137 times that of raspberry-pi-5"),
+    ],
+)
+def test_a_guess_of_an_unusual_board_is_written_and_a_rate_unlike_any_fitted_one_is_said(sheet, said):
+    *figures, watts = sheet
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        data = guessed_profile(load_profile("raspberry-pi-4"), "guess", DataSheet(*figures), watts)
+    compute = DeviceProfile.model_validate(data).compute
+    assert value(compute.fp32_peak) >= value(compute.fp32_achievable)
+    notes = [str(each.message) for each in found if "times that" in str(each.message)]
+    assert [re.search(said, note) is not None for note in notes] == [True] * (said is not None)
+
+
+def test_a_base_that_is_not_known_is_reported_there(tmp_path):
+    arguments = ["guess", "-o", str(tmp_path / "x.yaml"), "--cores", "4", "--ghz", "2", "--gb-per-second", "17"]
+    result = CliRunner().invoke(app, [*arguments, "--watts", "9", "--from", "nope"])
+    assert str(result.exception).startswith("--from nope: unknown device profile 'nope'")
 
 
 def data_sheet_board(**compute):

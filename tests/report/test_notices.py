@@ -69,11 +69,14 @@ def test_batteries_are_those_of_the_log(tmp_path, joules, empty):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({}, "not available at any selection"),
-        ({"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}}, "not available at any selection"),
+        ({}, "never available when clients were selected"),
+        (
+            {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}},
+            "never available when clients were selected",
+        ),
         (
             {"failures": [{"kind": "crash", "client": 3, "at": "0 s", "duration": "1 h"}]},
-            "not available at any selection",
+            "never available when clients were selected",
         ),
         ({"training.selection": {"kind": "fixed", "clients": [0, 1, 2, 3]}}, "never selected"),
     ],

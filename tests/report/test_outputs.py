@@ -58,7 +58,7 @@ def test_names_of_a_run_are_free_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     ("command", "name", "reason"),
     [
-        (["schedule", "nothing.yaml", "-o"], "no/x.png", "its folder does not exist"),
+        (["data", "show", "nothing.yaml", "-o"], "no/x.png", "its folder does not exist"),
         (["timeline", "nothing", "--png"], "x.exe", "found 'exe'"),
     ],
 )

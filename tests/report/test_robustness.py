@@ -82,7 +82,8 @@ def test_a_method_that_its_budget_had_ended_is_marked_as_perhaps_better(small_ru
     path.write_text(path.read_text().replace('"reason": "rounds"', '"reason": "joules"'))
     write_sensitivity(folder)
     found = read_sensitivity(RunResult(folder))
-    most = found.total("fedavg", Condition("high", 0.7), "joules").mean
+    rows = pq.read_table(folder / "sensitivity.parquet").to_pylist()
+    most = max(row["joules"] for row in rows if (row["label"], row["devices"]) == ("fedavg", "high"))
     assert found.answer(Question("joules", 2 * most, ACCURACY), OWN).least
     assert not found.answer(Question("joules", most / 1e3, ACCURACY), OWN).least
 

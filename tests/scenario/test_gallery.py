@@ -32,7 +32,7 @@ def extras(name: str) -> list[str]:
 def play(folder: Path) -> Path:
     """A folder with a play of 100 speakers in place of Shakespeare's."""
     (folder / "tinyshakespeare").mkdir(parents=True)
-    text = "".join(f"S{number}:\n{'To be, or not to be. ' * 30}\n\n" for number in range(100))
+    text = "".join(f"S{number}:\n{'To be, or not to be. ' * 120}\n\n" for number in range(100))
     (folder / "tinyshakespeare" / "input.txt").write_text(text, encoding="utf-8")
     return folder
 
@@ -49,7 +49,7 @@ def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
     for extra in extras(name):
         pytest.importorskip(extra, reason=f"{extra} is not installed: pip install -e '.[{extra}]'")
     changes = {"training.rounds": 3, "stop": "rounds"}
-    if "shakespeare" in name:
+    if load_scenario(name).data.name == "shakespeare":
         changes["data.root"] = str(play(tmp_path / "data"))
     scenario = load_scenario(name, changes)
     scenario = scenario.with_seeds(scenario.seeds[:1])

@@ -166,11 +166,11 @@ def test_every_command_names_the_change_and_the_whole_path(own_files, capsys, co
         ("training.selection.kid=uniform", "did you mean 'kind'?"),
         ("model.nmae=cnn", "did you mean 'name'?"),
         ("methods.0.metod=fedavg", "did you mean 'method'?"),
-        ("training.bandwidth.kid=equal", "is it 'kid'?"),
-        ("training.selection={kid: oort}", "is it 'kid'?"),
-        ("failures=[{kid: crash}]", "is it 'kid'?"),
-        ("data.feature_skew.kid=noise", "is it 'kid'?"),
-        ("model={nmae: cnn}", "is it 'nmae'?"),
+        ("training.bandwidth.kid=equal", "'kid' is unknown: did you mean 'kind'?"),
+        ("training.selection={kid: oort}", "'kid' is unknown: did you mean 'kind'?"),
+        ("failures=[{kid: crash}]", "'kid' is unknown: did you mean 'kind'?"),
+        ("data.feature_skew.kid=noise", "'kid' is unknown: did you mean 'kind'?"),
+        ("model={nmae: cnn}", "'nmae' is unknown: did you mean 'name'?"),
     ],
 )
 def test_a_misspelt_key_that_names_a_part_is_found(change, hint):

@@ -173,7 +173,7 @@ def test_options_that_change_nothing_are_named():
     data["methods"] = ["fedbr"]
     data["model"] = {"name": "mlp", "widths": [8]}
     data["protocol"] = {"retries": 2, "reserve": 2.0}
-    data["training"]["local"]["input"] = {"seconds": "1 ms"}
+    data["training"]["local"] |= {"input": {"seconds": "1 ms"}, "nesterov": True, "no_decay": ["*.bias"]}
 
     def told(cost):
         with warnings.catch_warnings(record=True) as said:
@@ -182,6 +182,7 @@ def test_options_that_change_nothing_are_named():
         return {str(each.message).split(" has no effect")[0].split(" have no effect")[0] for each in said}
 
     always = {"protocol.retries", "protocol.reserve", "fleet.0.capacity", "methods.0.scheduler: bonus_scale and lam"}
+    always |= {"training.local.nesterov", "training.local.no_decay"}
     assert told({"kind": "measured"}) == always
     declared = {"fleet.0: compute.thermal (heat)", "fleet.0.sample", "training.local.input"}
     assert told({"kind": "seconds", "methods": {"fedbr": "2 s"}}) == always | declared

@@ -94,12 +94,14 @@ def test_a_hot_computation_that_breaks_off_is_charged_for_its_seconds_and_its_pr
         st.fixed_dictionaries({"epochs": st.integers(1, 4)}), st.fixed_dictionaries({"steps": st.integers(1, 40)})
     ),
     drop_last=st.booleans(),
+    accumulate=st.integers(1, 4),
 )
-def test_the_steps_are_those_of_batches_that_are_dealt_one_by_one(samples, batch, length, drop_last):
-    options = LocalOptions(batch=batch, drop_last=drop_last, **length)
+def test_the_steps_are_those_of_batches_that_are_dealt_one_by_one(samples, batch, length, drop_last, accumulate):
+    options = LocalOptions(batch=batch, drop_last=drop_last, accumulate=accumulate, **length)
     epoch = [min(batch, samples - first) for first in range(0, samples, batch)]
     if drop_last and len(epoch) > 1 and epoch[-1] < batch:
         epoch.pop()
+    epoch = [sum(epoch[first : first + accumulate]) for first in range(0, len(epoch), accumulate)]
     wanted = length.get("steps", length.get("epochs", 0) * len(epoch))
     dealt = Counter(epoch[step % len(epoch)] for step in range(wanted)) if epoch else {}
     assert batch_counts(options, samples) == dealt

@@ -153,7 +153,7 @@ def test_headers_lengthen_transfers_and_leave_bytes_as_they_are(run):
 )
 @pytest.mark.parametrize("entry", ["fedavg", {"method": "fedadc", "overlap": True}])
 def test_every_protocol_keeps_the_rules_of_connections_and_queues(run, entry, protocol):
-    tcp = Tcp(handshake="tls_0rtt", keep_alive=3.0, initial_window=10, loss=0.001)
+    tcp = Tcp(handshake="tls_0rtt", keep_alive=3.0, initial_window=10)
     transport = Transport(efficiency=0.95, tcp=tcp, queue=FifoQueue(1))
     result = run(
         entry, rates=[8e6, 4e6, 8e6, 2e6], cohort=3, server=12e6, latency=0.02, rounds=4, protocol=protocol,

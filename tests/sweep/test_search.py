@@ -28,7 +28,7 @@ def race(steps, value):
         jobs = next(steps)
         while True:
             told.append(jobs)
-            jobs = steps.send([{job.methods[0]: [{"accuracy_final": value(job)}]} for job in jobs])
+            jobs = steps.send([{job.methods[0]: {"accuracy_final": value(job)}} for job in jobs])
     except StopIteration:
         return told
 

@@ -116,6 +116,7 @@ def prepare(session: Session, command: Command) -> None:
 def missing(command: Command, session: Session) -> str | None:
     """Why a command cannot run here; ``None`` where it can."""
     needed = {"--engine ray": "ray", "--tensorboard": "tensorboard", "optuna": "optuna", "flower": "flwr"}
+    needed |= {"timm: ": "timm", "transformers: ": "transformers", "lora: ": "peft", "llm_lora": "peft"}
     for pattern, module in needed.items():
         if pattern in command.text and importlib.util.find_spec(module) is None:
             return f"{module} is not installed"

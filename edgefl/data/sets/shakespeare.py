@@ -32,6 +32,11 @@ class Shakespeare(DataSpec):
     window: int = Field(default=80, ge=1, description="number of characters from which the next one is predicted")
     stride: int = Field(default=5, ge=1, description="characters between the starts of two windows")
     train_share: float = Field(default=0.8, gt=0, lt=1, description="share of each speaker's text for training")
+    vocabulary: int = Field(
+        default=len(ALPHABET),
+        ge=len(ALPHABET),
+        description="tokens of the model; those after the characters never occur",
+    )
     least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 
     def read(self) -> tuple[Samples, Samples]:
@@ -51,7 +56,8 @@ class Shakespeare(DataSpec):
         if not parts:
             raise UserError(f"'{path}' holds no speaker with {self.window} characters and more to train and test on")
         parts.sort(key=lambda part: -len(part[0][1]))
-        return _joined([train for train, _ in parts]), _joined([test for _, test in parts])
+        known = self.vocabulary
+        return _joined([train for train, _ in parts], known), _joined([test for _, test in parts], known)
 
     def _windows(self, codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """All windows of a text ``[windows, window]``, and the next character of each ``[windows]``."""
@@ -87,10 +93,10 @@ def encoded(text: str) -> NDArray[np.uint8]:
     return places[raw]
 
 
-def _joined(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> Samples:
+def _joined(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]], classes: int) -> Samples:
     return Samples(
         inputs=np.concatenate([windows for windows, _ in parts]),
         labels=np.concatenate([following for _, following in parts]),
         owner=np.repeat(np.arange(len(parts)), [len(following) for _, following in parts]),
-        classes=len(ALPHABET),
+        classes=classes,
     )

@@ -1,6 +1,6 @@
 """The options of local training."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -27,6 +27,11 @@ class LocalOptions(Component):
         ge=1,
         le=1_000_000,
         description="minibatches whose gradients are added up before a local step updates the parameters",
+    )
+    precision: Literal["float32", "autocast", "bfloat16"] = Field(
+        default="float32",
+        description="how devices store what a step computes: autocast keeps float32 weights and makes copies and "
+        "activations of 2 bytes, as PyTorch does; bfloat16: also weights, gradients and optimizer state have 2 bytes",
     )
     lr: LearningRate = Field(default=0.1, description="learning rate η_0, or one that changes: a kind and its options")
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")

@@ -3,16 +3,14 @@
 import inspect
 import logging
 import math
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, JsonValue
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from edgefl.errors import UserError, first_line, nearest, optional
 from edgefl.files import read_json
@@ -20,6 +18,7 @@ from edgefl.input_file import InputFile, find_input
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layered import layered
 from edgefl.models.ordinary import OrdinaryModel
+from edgefl.models.random_layers import UsedMasks
 from edgefl.models.registry import MODELS
 from edgefl.models.splitting import Split
 from edgefl.tasks.base import Task
@@ -234,7 +233,7 @@ class Logits(nn.Module):
         return logits if logits.dim() == 2 else logits.take_along_dim(((places - before) % length)[:, :, None], 1)
 
     def _called(self, inputs: Tensor, **options: Tensor) -> Tensor:
-        with _UsedMasks(padded=self.padding is not None):
+        with UsedMasks(padded=self.padding is not None):
             logits: Tensor = self._model[0](inputs, **options).logits
         return logits
 
@@ -247,35 +246,6 @@ def padding_of(model: BlockModel) -> int | None:
 
 def _padded(model: BlockModel) -> Logits | None:
     return next((each for each in model.modules() if isinstance(each, Logits) and each.padding is not None), None)
-
-
-class _UsedMasks(TorchFunctionMode):
-    """Lets the library use each mask; it skips one that is all true, so operators would depend on numbers.
-
-    Where PyTorch's fused attention needs none but the causal one, it is skipped if no text is ``padded``.
-    """
-
-    def __init__(self, *, padded: bool) -> None:
-        super().__init__()
-        self._all_true = not padded
-
-    def __enter__(self) -> Self:
-        masks: Any = sys.modules.get("transformers.masking_utils", self)  # not in versions before 4.53
-        self._masks, self._replaced = masks, getattr(masks, "fast_all", None)
-        masks.fast_all = lambda _: self._all_true
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self._masks.fast_all = self._replaced
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func in (torch.all, Tensor.all) and len(args) == 1 and not kwargs:
-            return torch.zeros((), dtype=torch.bool)
-        return func(*args, **(kwargs or {}))
 
 
 def _first_position(model: nn.Module, padding: int | None) -> int | None:

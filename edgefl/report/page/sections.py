@@ -15,7 +15,7 @@ from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.sensitivity import bands, read_sensitivity, robustness_data
+from edgefl.report.sensitivity import read_sensitivity, robustness_data
 from edgefl.report.table import Table, by_label
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
@@ -82,14 +82,13 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
 
 def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Section]:
     """All sections for which these runs have data, in order."""
-    timings = [read_sensitivity(run) for run in runs]
     trained = any(run.trained for run in runs)
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
     scenarios = [(each, run.paths.scenario.read_text("utf-8")) for each, run in zip(run_names(runs), runs, strict=True)]
     front = [(_WORDS[kind], _front(compared_series(series), kind)) for kind in COSTS] if trained else []
     logged = any(one.timelines for one in series)
-    robust = robustness_data(runs, timings)
+    robust = robustness_data(runs, [read_sensitivity(run) for run in runs])
     found = [
         Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
         logged and Section("rounds", "What limited the rounds", _rounds(series)),
@@ -97,7 +96,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
         Section("budget", "Who wins at your budget?", {"trained": trained, "costs": _WORDS, "word": metric}),
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
         Section("statistics", "All figures, intervals and differences",
-                {"every": details(*runs), "bands": bands(runs, timings)}, True),
+                {"every": details(*runs)}, True),
         trained and Section("front", f"{title} against cost", {"lines": front}, True),
         logged and Section("traffic", "Traffic: useful and wasted bytes", {"rows": _traffic(series)}, True),
         (rows := fairness_data(series))

@@ -99,6 +99,7 @@ PROBES: list[Probe] = probes(world, [
     ("data.classes", downloaded("tiny_imagenet"), {"data.classes": 100}, less("bytes")),
     ("data<parquet>.splits.train", PICTURES, {"data.splits": {"train": "extra"}}, more("flops", "largest")),
     ("data<shakespeare>.window", {**MIXED_PLAY, "data.images": 80}, {"data.window": 16}, more("flops")),
+    ("data<shakespeare>.vocabulary", MIXED_PLAY, {"data.vocabulary": 500}, more("flops", "bytes")),
     ("data<shakespeare>.stride", MIXED_PLAY, {"data.stride": 10}, less("flops", "largest")),
     ("data<shakespeare>.train_share", MIXED_PLAY, {"data.train_share": 0.4}, less("flops", "largest")),
     ("data<shakespeare>.least", MIXED_PLAY, {"data.least": 12}, less("flops", "largest")),

@@ -52,6 +52,7 @@ LOCAL: list[tuple[str, Any, Any, Expected]] = [
     ("steps", 3, 9, both(more("flops"), FARTHER)),
     ("batch", 4, 12, both(NEARER, same("aggregated"))),
     ("accumulate", 1, 3, both(NEARER, same("aggregated"))),
+    ("precision", "float32", "bfloat16", both(same("moved"), less("seconds", "joules"))),
     ("lr", 0.1, 0.2, FARTHER),
     ("lr_decay", 1.0, 0.2, NEARER),
     ("momentum", 0.0, 0.5, FARTHER),

@@ -1,0 +1,66 @@
+"""Random functions draw from a key with the distributions of PyTorch, and leave its global generator alone."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgefl.models.random_layers import RandomFunctions
+
+LINE = torch.linspace(-2, 2, 41).repeat(500, 1)
+MAPS = torch.linspace(-1, 1, 6)[None, :, None].repeat(4000, 1, 3)
+QUERY, KEY, VALUE = torch.randn(3, 1, 2, 5, 4, generator=torch.Generator().manual_seed(0)).expand(3, 3000, 2, 5, 4)
+
+FUNCTIONS = {
+    "dropout": lambda: F.dropout(LINE, 0.3),
+    "alpha dropout": lambda: F.alpha_dropout(LINE, 0.3, training=True),
+    "feature alpha dropout": lambda: F.feature_alpha_dropout(MAPS, 0.3, training=True),
+    "randomised relu": lambda: F.rrelu(LINE, training=True),
+    "gumbel softmax": lambda: F.gumbel_softmax(LINE[:, ::10], 0.7),
+    "hard gumbel softmax": lambda: F.gumbel_softmax(LINE[:, ::10], 0.7, hard=True),
+    "normal_": lambda: torch.empty(500, 41).normal_(2, 3),
+    "uniform_": lambda: torch.empty(500, 41).uniform_(-1, 5),
+    "exponential_": lambda: torch.empty(500, 41).exponential_(2.0),
+    "bernoulli_": lambda: torch.zeros(500, 41).bernoulli_(0.2),
+    "normal": lambda: torch.normal(LINE, 0.5),
+    "normal, sized": lambda: torch.normal(1.0, 2.0, size=(500, 41)),
+    "randperm": lambda: torch.stack([torch.randperm(7) for _ in range(2000)]).float(),
+    "a normal distribution": lambda: torch.distributions.Normal(LINE, 1 + LINE**2).rsample(),
+    "attention": lambda: F.scaled_dot_product_attention(QUERY, KEY, VALUE, dropout_p=0.3),
+    "causal attention": lambda: F.scaled_dot_product_attention(QUERY, KEY, VALUE, dropout_p=0.3, is_causal=True),
+    "masked attention": lambda: F.scaled_dot_product_attention(QUERY, KEY, VALUE, torch.arange(5) < 4, dropout_p=0.3),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_random_function_has_pytorchs_distribution_and_is_determined_by_the_key(name):
+    drawn = FUNCTIONS[name]
+    torch.manual_seed(1)
+    expected, state = drawn(), torch.get_rng_state()
+    with RandomFunctions(torch.tensor(5)):
+        first = drawn()
+    with RandomFunctions(torch.tensor(5)):
+        assert torch.equal(first, drawn())
+    with RandomFunctions(torch.tensor(6)):
+        assert not torch.equal(first, drawn())
+    assert torch.equal(torch.get_rng_state(), state)
+    # Means and deviations over the first dimension, at each place: within five standard errors.
+    error = 5 * expected.std(0) / len(expected) ** 0.5 + 1e-3
+    assert ((first.mean(0) - expected.mean(0)).abs() <= 2**0.5 * error).all()
+    assert ((first.std(0) - expected.std(0)).abs() <= 3 * error).all()
+
+
+def test_multi_head_attention_drops_weights_by_the_key():
+    """Its own dropout is within a function of PyTorch that is replaced as a whole."""
+    torch.manual_seed(0)
+    layer, inputs = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True), torch.randn(1, 5, 8)
+    many, state = inputs.expand(3000, 5, 8), torch.get_rng_state()
+    with RandomFunctions(torch.tensor(5)), torch.no_grad():
+        first = layer(many)
+    assert torch.equal(torch.get_rng_state(), state)
+    with RandomFunctions(torch.tensor(5)), torch.no_grad():
+        torch.testing.assert_close(layer(many), first)
+    with torch.no_grad():
+        expected = layer(many)
+    torch.testing.assert_close(first.mean(0), expected.mean(0), atol=0.06, rtol=0)
+    torch.testing.assert_close(first.std(0), expected.std(0), atol=0.06, rtol=0)
