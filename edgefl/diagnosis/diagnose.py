@@ -271,7 +271,7 @@ def _diagnose(
     objective = recipe_of(scenario, scenario.method(label)).objective
     device = batches[0].inputs.device
     with neutral_torch():
-        model = objective.adapt(skeleton(scenario, numbers=True)).to(device)
+        model = objective.adapt(skeleton(scenario)).to(device)
         mode = objective.evaluation_mode(model)
 
     def curvature(vector: Tensor) -> Curvature:

@@ -30,6 +30,7 @@ class Fake(Tensor):
 
     meta: Tensor
     device = CPU
+    is_meta = True  # such as for trunc_normal_, which draws until all numbers are in its range
     modes: ClassVar[int] = 0
 
     @staticmethod
@@ -44,6 +45,9 @@ class Fake(Tensor):
 
     def __repr__(self, *_: Any) -> str:  # type: ignore[override]
         return f"{self.meta.dtype} {list(self.meta.shape)} without numbers"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Fake":
+        return memo.setdefault(id(self), Fake.of(self.meta.detach()))  # type: ignore[no-any-return]
 
     @classmethod
     def __torch_function__(cls, *_: Any) -> Any:

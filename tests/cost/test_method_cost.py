@@ -1,10 +1,12 @@
 import pytest
+from torch import nn
 
 from edgefl.cost import CostModel
 from edgefl.cost.method_cost import method_cost, stored_parameters
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS, build_model
 
 
@@ -76,3 +78,25 @@ def test_copies_of_a_model_of_which_a_part_is_trained_are_as_large_as_the_part()
         stored = method_cost(costs, build_method(name, LocalOptions()), 2).stored
         assert (stored.model, stored.stored) == (whole, whole + copies * 5130), name
         assert stored.between_rounds == kept * 5130
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 10)
+        self.second.weight = self.first.weight
+
+    def forward(self, inputs):
+        return self.head(self.second(self.first(inputs).relu()))
+
+
+class TiedSpec(OrdinaryModel):
+    def module(self, sample_shape, classes):
+        return Tied()
+
+
+def test_a_matrix_of_two_blocks_is_stored_once():
+    model = build_model(TiedSpec(), (8,), 10)
+    assert model.depth > 1
+    stored = method_cost(CostModel(model), build_method("fedprox", LocalOptions()), 4).stored
+    assert (stored.model, stored.stored) == (8 * 8 + 8 + 8 + 8 * 10 + 10, 2 * model.layout.parameter_count)

@@ -10,18 +10,23 @@ from torch import nn
 
 from edgefl.cost.law import CostModel
 from edgefl.cost.method_cost import method_cost
+from edgefl.experiment import run
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.fake import SMALL, numberless
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import build_model
+from edgefl.planning.planning import plan
+from edgefl.record.summary import read_run
+from edgefl.rerun.verify import verify
+from edgefl.scenario.rehearsal import rehearse
 
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.norm, self.second = nn.Linear(256, 512), nn.BatchNorm1d(512), nn.Linear(512, 512)
-        self.second.weight.data.mul_(2)
+        nn.init.trunc_normal_(self.second.weight.data.mul_(2))
         self.head = nn.Linear(512, 10)
         self.first.to(torch.bfloat16)  # trained as float32
         self.register_buffer("table", torch.arange(512.0) / 512, persistent=False)
@@ -30,6 +35,17 @@ class Net(nn.Module):
     def forward(self, inputs):
         self.seen = self.norm(self.first(inputs)).relu()
         return self.head(self.second(self.seen) * self.table)
+
+
+class Recurrent(nn.Module):
+    """Its layer keeps the tensors of its last call in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.layer, self.head = nn.Linear(256, 256), nn.LSTM(16, 192, batch_first=True), nn.Linear(192, 10)
+
+    def forward(self, inputs):
+        return self.head(self.layer(self.first(inputs).view(-1, 16, 16))[0][:, -1])
 
 
 class Reading(Net):
@@ -56,8 +72,10 @@ def made(model):
     return [each for each in [*model.parameters(), *model.buffers()] if not each.is_meta]
 
 
-@pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedmlb", "fedbr"])
-@pytest.mark.parametrize("options", [{}, {"trainable": ["head", "norm"]}], ids=["all", "head"])
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedmlb", "moon"])
+@pytest.mark.parametrize(
+    "options", [{}, {"trainable": ["head", "norm"]}, {"kind": Recurrent}], ids=["all", "head", "recurrent"]
+)
 def test_a_step_without_numbers_costs_the_same(name, options):
     method = build_method(name, LocalOptions())
     models = [net(numbers=each, **options) for each in (True, False)]
@@ -71,8 +89,22 @@ def test_a_step_without_numbers_costs_the_same(name, options):
 def test_a_constructor_that_reads_its_weights_gets_them():
     model = net(numbers=False, kind=Reading)
     assert model.numbers
-    assert model.module.scale == pytest.approx(2 / (3 * 512) ** 0.5, rel=0.01)
+    assert model.module.scale == pytest.approx(0.88, rel=0.01)  # of a normal distribution within two of its deviations
     assert model.layout.parameter_count == net(numbers=False).layout.parameter_count
+
+
+def test_what_does_not_train_makes_no_weights(small, tmp_path, monkeypatch):
+    def refused(*_):
+        raise AssertionError("weights are made")
+
+    monkeypatch.setattr("edgefl.models.registry.initial_vector", refused)
+    scenario = small()
+    rehearse(scenario, trains=False)
+    planned = plan(scenario, rounds=4).methods[0]
+    path = run(scenario, out=tmp_path / "run", train=False)
+    assert verify(path) == []
+    (entry,) = read_run(path)[1].methods["fedavg"]
+    assert entry.rounds * planned.seconds == pytest.approx(entry.seconds)
 
 
 BILLION = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8}
@@ -104,5 +136,6 @@ def test_a_billion_parameters_are_counted_in_little_memory(tmp_path, dtype):
     weights = 16 * (2 * 2048**2 + 2 * 2048 * 512 + 3 * 2048 * 8192) + 128256 * 2048
     adapters = 16 * 8 * (2048 + 2048 + 2048 + 512)
     assert found["layer_macs"] == 2 * 64 * (weights + adapters)
+    assert found["parameters"] == weights + adapters + 33 * 2048  # the scales of norms; the head is the embedding
     assert found["upload_bytes"] == 4 * adapters
     assert int(ran.stderr.split()[-1]) < 2 << 20  # KiB; the weights alone would be 4.6 GiB

@@ -40,8 +40,10 @@ def test_a_family_trains_whole_and_by_blocks(library, name):
     if library == "timm":
         pytest.importorskip("timm", reason="timm is not installed: python -m pip install -e '.[timm]'")
     side = 224 if "224" in name or name in ("maxvit_t", "vit_b_32", "levit_128s") else 64
-    model = build_model(MODELS[library](**{library: name}), (3, side, side), 10)
+    spec = MODELS[library](**{library: name})
+    model, shapes = (build_model(spec, (3, side, side), 10, numbers=each) for each in (True, False))
     assert (model.depth, model.whole) == (BLOCKS[library][name], None)
+    assert (shapes.layout.block_bytes(), shapes.numbers) == (model.layout.block_bytes(), False)
     options = LocalOptions(lr=0.01, batch=2)
     check_module(model, options)
     vector, draw = initial_vector(model, 0), torch.Generator().manual_seed(0)
