@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from edgefl import registry
+from edgefl.record.figures import QUANTITIES
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
 from edgefl.yaml_file import dump_yaml
@@ -68,6 +69,13 @@ def _one_process_trains(request, monkeypatch):
     parallel = sys.modules.get("edgefl.training.engines.parallel")
     if parallel is not None and "worker_processes" not in request.fixturenames:
         monkeypatch.setitem(parallel.ParallelEngine.__init__.__kwdefaults__, "settled", None)
+
+
+@pytest.fixture(autouse=True)
+def _figures_of_users_end_with_their_test():
+    yield
+    for name in [name for name, quantity in QUANTITIES.items() if not quantity.built_in]:
+        del QUANTITIES[name]
 
 
 class _Every(set):

@@ -120,7 +120,7 @@ def test_bounds_are_never_narrower_than_the_evidence():
 
 def test_a_rate_several_times_that_of_fitted_boards_is_said():
     assert all(load_profile(name).evidence("compute").error is not None for name in FITTED)
-    with pytest.warns(Note, match=r"mine: compute.memory_bandwidth is 5\.2 times that of raspberry-pi-5"):
+    with pytest.warns(Note, match=r"mine: compute.memory_bandwidth is 5\.17 times that of raspberry-pi-5"):
         note_doubtful(data_sheet_board(memory_bandwidth=9e9))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
