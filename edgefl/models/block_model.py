@@ -363,7 +363,7 @@ class BlockModel(nn.Module):
         key = id(tensor), device
         if key not in self._constants:
             own = tensor.detach()
-            self._constants[key] = Fake.of(own) if own.is_meta else own.to(device, copy=True)
+            self._constants[key] = Fake.of(own) if own.device.type == "meta" else own.to(device, copy=True)
         return self._constants[key]
 
     def forward(self, inputs: Tensor) -> Tensor:

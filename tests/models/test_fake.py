@@ -48,6 +48,15 @@ class Recurrent(nn.Module):
         return self.head(self.layer(self.first(inputs).view(-1, 16, 16))[0][:, -1])
 
 
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(2000, 64), nn.Linear(64, 10)
+
+    def forward(self, inputs):
+        return self.head(self.embedding(inputs).mean(1))
+
+
 class Reading(Net):
     """Its constructor reads numbers of a large tensor, as one that scales its first weights does."""
 
@@ -74,7 +83,9 @@ def made(model):
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedmlb", "moon"])
 @pytest.mark.parametrize(
-    "options", [{}, {"trainable": ["head", "norm"]}, {"kind": Recurrent}], ids=["all", "head", "recurrent"]
+    "options",
+    [{}, {"trainable": ["head", "norm"]}, {"kind": Recurrent}, {"kind": Tokens, "trainable": ["head"]}],
+    ids=["all", "head", "recurrent", "tokens"],
 )
 def test_a_step_without_numbers_costs_the_same(name, options):
     method = build_method(name, LocalOptions())
