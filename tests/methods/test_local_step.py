@@ -26,7 +26,9 @@ def test_a_step_equals_pytorchs_own_training_loop(accumulated):
     layout = model.layout
     vector = initial_vector(model, 0).double()
     parameters, buffers = layout.split(vector)
-    batch = Batch(torch.randn(8, 3, 16, 16, dtype=torch.float64), torch.arange(8) % 5)
+    batch = Batch(
+        torch.randn(8, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 5
+    )
     options = LocalOptions(momentum=0.9, weight_decay=1e-3, clip_norm=1.0, **accumulated)
     memory = Sgd().begin(parameters, {}, options, 2)
     context = Context(model, {}, {}, {}, model.depth)
