@@ -239,16 +239,18 @@ def _attention(  # noqa: PLR0917  (PyTorch's arguments)
     return self.dropped(weights, weights.shape, dropout_p) @ value
 
 
+_functions: Any = F
+_asks = _functions.has_torch_function  # PyTorch's own, even if other threads replace it at the same time
+
+
 def _called_in_parts(self: RandomFunctions, *args: Any, **options: Any) -> Any:
     """PyTorch's multi-head attention; its parts are replaced, since it asks for replacements of itself only."""
-    functions: Any = F
-    own = functions.has_torch_function
-    functions.has_torch_function = lambda _: False
+    _functions.has_torch_function = lambda _: False
     try:
         with _Again(self):
             return F.multi_head_attention_forward(*args, **options)
     finally:
-        functions.has_torch_function = own
+        _functions.has_torch_function = _asks
 
 
 class _Again(TorchFunctionMode):
