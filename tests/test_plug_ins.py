@@ -183,6 +183,15 @@ def test_a_capacity_and_a_selector_in_files_next_to_the_scenario_run_and_are_run
     assert "beam.py: network.links.6g" in capsys.readouterr().err
 
 
+def test_a_selector_that_reads_what_there_is_not_is_refused(tmp_path, capsys):
+    code = "\n".join(blocks("extending.md", "python")[:1] + blocks("extending.md#A selector", "python")[:1])
+    code = code.replace('"""The selector of one run."""', 'reads = frozenset({"data_size"})')
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    selection = f"training.selection={{python: {tmp_path}/mine.py:Rotating}}"
+    assert main(["scenario", "validate", "5g_10clients", "--set", selection]) == 1
+    assert "its reads has 'data_size'; did you mean 'data_sizes'?" in capsys.readouterr().err
+
+
 def test_a_block_scheduler_a_bandwidth_allocation_and_a_protocol_may_be_in_a_file(tmp_path):
     (tmp_path / "mine.py").write_text(
         """

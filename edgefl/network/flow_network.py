@@ -15,6 +15,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from edgefl.errors import WrongAnswer
 from edgefl.network.connections import TcpFlows
 from edgefl.network.fairness import Allocator, Outlook
 from edgefl.network.flow import Agenda, Alone, Flow, FlowObserver, Multicast
@@ -266,6 +267,8 @@ class FlowNetwork:
         seconds = self._instant if change is None else change
         self._set(link, process.value(seconds))
         following = process.next_change(seconds)
+        if not following > seconds:
+            raise WrongAnswer(f"a capacity's next_change({seconds:g}) returned {following!r}; expected a later time")
         if following < math.inf and self._following.get(link) is not process:
             self._following[link] = process
             self._agenda.at(following, self._change, (link, process, following))

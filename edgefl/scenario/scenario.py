@@ -221,6 +221,7 @@ class Scenario(Options):
         selection, bandwidth = training.selection.name, training.bandwidth
         with built_at("training.selection"):
             selector = training.selection.spec.start(self.seeds[0])
+            selector.check_reads()
         task: dict[Need, str] = {} if self.task.classes else {"classes": f"task '{self.task.kind}' has none"}
         world: dict[Need, str] = {**self._taken_by_network(), **protocol.takes(), **task}
         parts = [

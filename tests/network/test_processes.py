@@ -7,7 +7,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, WrongAnswer
 from edgefl.network import FlowNetwork
 from edgefl.network.capacities.process import GeneratedRates
 from edgefl.network.processes import StepTrace
@@ -186,3 +186,23 @@ def test_a_series_that_begins_again_keeps_its_quantiles(monkeypatch):
     series = np.array([rates.at_step(k).copy() for k in range(400)])
     assert (series == 0).mean() == pytest.approx(5 / 55, abs=0.01)
     assert np.quantile(series[series > 0], [0.25, 0.5, 0.9]) == pytest.approx([0.25, 0.5, 0.9], abs=0.02)
+
+
+def test_a_process_that_does_not_move_on_is_a_wrong_answer():
+    """Else the clock would stand still."""
+
+    class Stuck:
+        def value(self, seconds):
+            return 1e6
+
+        def next_change(self, seconds):
+            return seconds
+
+    env = simpy.Environment()
+    graph = nx.DiGraph()
+    graph.add_edge("a", "b", capacity=1e6, latency=0.0)
+    network = FlowNetwork(env, graph)
+    network.follow(0, Stuck())
+    network.transfer("a", "b", 1e6)
+    with pytest.raises(WrongAnswer, match=r"next_change\(.*\) returned .*; expected a later time"):
+        env.run()

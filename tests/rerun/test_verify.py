@@ -76,7 +76,7 @@ SHAPES = {
         "network": {
             "topology": NARROW,
             "links": {"5g": {"down": "1 Mbit/s", "up": "1 Mbit/s"}},
-            "transport": {"kind": "tcp", "packet_bytes": 100, "loss": 0.05, "queue": "fifo"},
+            "transport": {"kind": "tcp", "packet_bytes": 100, "queue": "fifo"},
         },
         "protocol": {"kind": "synchronous", "deadline": "3 s"},
     },

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgefl.errors import WrongAnswer, one_line
+from edgefl.errors import WrongAnswer, nearest, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part
@@ -67,6 +67,13 @@ class Selector(ABC):
     reads: ClassVar[frozenset[str]] = frozenset()
     """The inputs that its decisions depend on, in addition to the available clients: names of :class:`Facts` and of
     arrays of :class:`SelectionFeedback`."""
+
+    @classmethod
+    def check_reads(cls) -> None:
+        """Raise WrongAnswer if ``reads`` has a name that is none."""
+        known = {*Facts._fields, *SelectionFeedback._fields}
+        for name in sorted(cls.reads - known):
+            raise WrongAnswer(f"its reads has '{name}'; {nearest(name, known)}")
 
     @classmethod
     def learns(cls) -> bool:
