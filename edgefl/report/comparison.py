@@ -7,6 +7,7 @@ from edgefl.record.figures import QUANTITIES, Quantity, figure, nested
 from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
 from edgefl.report.glance import answers, attack, glance, measures, seconds_at, standings, targets, verdict
+from edgefl.report.notices import notices
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     Comparison,
@@ -47,7 +48,7 @@ def comparison(*runs: RunResult, detailed: bool = False) -> Table:
     columns = marked(runs[0], shown.columns) if len(runs) == 1 and runs[0].trained else shown.columns
     data = {
         "runs": [
-            {**each, "verdict": verdict(run).split("\n"), "differences": difference_data(run)}
+            {**each, "verdict": verdict(run).split("\n"), "notices": notices(run), "differences": difference_data(run)}
             for each, run in zip(described(runs), runs, strict=True)
         ],
         "rows": [_data(row) for row in rows],
@@ -84,7 +85,7 @@ def details(*runs: RunResult) -> Table:
     several = len(runs) > 1
     for name, run in zip(run_names(runs), runs, strict=True):
         more += [_differences(run, what, found, f"{name}: " if several else "") for what, found in _questions(run)]
-    notes += by_run({name: answers(run) for name, run in zip(run_names(runs), runs, strict=True)})
+    notes += by_run({name: [*answers(run), *notices(run)] for name, run in zip(run_names(runs), runs, strict=True)})
     return Table(everything, [*notes, *remarks(rows), *_RULES], (), None, more)
 
 

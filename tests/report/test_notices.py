@@ -8,6 +8,7 @@ import pytest
 from edgefl import simulate
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.tables import read_events
+from edgefl.report import comparison
 from edgefl.report.notices import last_gain, notices
 from edgefl.rerun.verify import verify
 
@@ -57,6 +58,8 @@ def test_batteries_are_those_of_the_log(tmp_path, joules, empty):
         (line,) = [each for each in notices(found) if "empty" in each]
         assert line.startswith(f"{len(died)} of 6 phone-mid-range ran empty, first after ")
         assert line.endswith(f" (client {use.client}).")
+        assert line in comparison(found).data["runs"][0]["notices"]
+        assert line in comparison(found, detailed=True).markdown()
     else:
         assert drawn[use.client] == max(drawn.values())
         assert notices(found) == [
