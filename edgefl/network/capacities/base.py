@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from edgefl.errors import WrongAnswer
 from edgefl.network.processes import CapacityProcess, StepTrace
 from edgefl.options import Options
 from edgefl.registry import Registry
@@ -59,7 +60,7 @@ class Capacities(ABC):
 
     def process(self, client: int) -> CapacityProcess:
         """The process that this client's capacity follows; asked if :meth:`at` returns None."""
-        raise NotImplementedError
+        raise WrongAnswer(f"{type(self).__name__}.at returned None, and it defines no process(client)")
 
 
 class CapacitySpec(Options):
