@@ -29,6 +29,7 @@ def _attention(  # noqa: PLR0917  (as of PyTorch)
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
+    dropout_p = 0.0  # the kernel drops weights itself, at the same cost
     if attn_mask is None and query.element_size() == 2:
         flash = torch.ops.aten._scaled_dot_product_flash_attention
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]  # type: ignore[no-any-return]

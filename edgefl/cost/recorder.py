@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -16,6 +15,7 @@ from edgefl.cost.cuda import FUSED
 from edgefl.cost.formulas import is_counted, kind_of, loops_of, work_of
 from edgefl.methods.parts.local_step import Phase
 from edgefl.models.fake import WithoutNumbers, tensors_in
+from edgefl.models.random_layers import multi_head_attention
 from edgefl.operator_kinds import Backend
 
 LAYERS = frozenset(
@@ -63,9 +63,8 @@ class _Layers(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func is F.multi_head_attention_forward:
-            lines = {**vars(F), "has_torch_function": lambda _: False}
             with self:  # its own lines call layers, which this mode must find
-                return FunctionType(func.__code__, lines, argdefs=func.__defaults__)(*args, **(kwargs or {}))
+                return multi_head_attention(*args, **(kwargs or {}))
         if func is F.one_hot and (args[1:] or kwargs) and -1 not in (args + tuple((kwargs or {}).values()))[1:]:
             func = _one_hot
         outer, self.recorder.layer = self.recorder.layer, self.recorder.layer or func in LAYERS

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType
 from typing import Any, Self
 
 import torch
@@ -239,31 +240,20 @@ def _attention(  # noqa: PLR0917  (PyTorch's arguments)
     return self.dropped(weights, weights.shape, dropout_p) @ value
 
 
-_functions: Any = F
-_asks = _functions.has_torch_function  # PyTorch's own, even if other threads replace it at the same time
+multi_head_attention: Callable[..., Any] = FunctionType(
+    F.multi_head_attention_forward.__code__,
+    {**vars(F), "has_torch_function": lambda _: False},
+    argdefs=F.multi_head_attention_forward.__defaults__,
+)
+"""PyTorch's function, whose own lines call functions that may be replaced: it asks for replacements of itself only."""
 
 
 def _called_in_parts(self: RandomFunctions, *args: Any, **options: Any) -> Any:
-    """PyTorch's multi-head attention; its parts are replaced, since it asks for replacements of itself only."""
-    _functions.has_torch_function = lambda _: False
+    TorchFunctionMode.__enter__(self)  # type: ignore[no-untyped-call]
     try:
-        with _Again(self):
-            return F.multi_head_attention_forward(*args, **options)
+        return multi_head_attention(*args, **options)
     finally:
-        _functions.has_torch_function = _asks
-
-
-class _Again(TorchFunctionMode):
-    """Replaces functions by those of a mode that PyTorch has suspended."""
-
-    def __init__(self, mode: RandomFunctions) -> None:
-        super().__init__()
-        self._mode = mode
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        return self._mode.__torch_function__(func, types, args, kwargs)
+        TorchFunctionMode.__exit__(self, None, None, None)  # type: ignore[no-untyped-call]
 
 
 _REPLACED: dict[Any, Callable[..., Tensor]] = {

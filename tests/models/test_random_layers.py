@@ -5,7 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from edgefl.cost.measure import trace
+from edgefl.methods.build import build_method
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.random_layers import RandomFunctions
+from edgefl.models.registry import build_model
 
 LINE = torch.linspace(-2, 2, 41).repeat(500, 1)
 MAPS = torch.linspace(-1, 1, 6)[None, :, None].repeat(4000, 1, 3)
@@ -64,3 +69,34 @@ def test_multi_head_attention_drops_weights_by_the_key():
         expected = layer(many)
     torch.testing.assert_close(first.mean(0), expected.mean(0), atol=0.06, rtol=0)
     torch.testing.assert_close(first.std(0), expected.std(0), atol=0.06, rtol=0)
+
+
+class Attention(nn.Module):
+    """Attention over 64 places, whose weights are dropped in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.project, self.head = nn.Linear(32, 96), nn.Linear(32, 3)
+
+    def forward(self, inputs):
+        places = self.project(inputs.view(len(inputs), 64, 32)).view(len(inputs), 64, 3, 4, 8)
+        query, key, value = places.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=0.1 if self.training else 0.0)
+        return self.head(mixed.transpose(1, 2).flatten(2).mean(1))
+
+
+class WithAttention(OrdinaryModel):
+    def module(self, sample_shape, classes):
+        return Attention()
+
+
+def test_dropped_attention_is_counted_in_parts_on_a_cpu_and_fused_on_cuda(recwarn):
+    model = build_model(WithAttention(), (64 * 32,), 3)
+    parts, fused = (
+        trace(model, build_method("fedavg", LocalOptions()), model.depth, 4, backend=backend).cost
+        for backend in ("cpu", "cuda")
+    )
+    weights = 4 * 4 * 64 * 64 * 4  # bytes of one array of attention weights
+    assert parts.peak_memory_bytes - fused.peak_memory_bytes > 2 * weights
+    assert parts.launches > fused.launches
+    assert not [str(each.message) for each in recwarn if "random" in str(each.message)]
