@@ -13,7 +13,7 @@ from edgefl.record.rounds import AMOUNTS, RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.decisions import Pick
-from edgefl.simulation.presence import Participant
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, NotTrained, blaming
 from edgefl.training.job import Evaluation, Mixing
@@ -57,8 +57,8 @@ class RoundBook:
     def close(
         self,
         round: int,
-        participants: Sequence[Participant],
-        arrived: Sequence[Participant],
+        participants: Sequence[Participation],
+        arrived: Sequence[Participation],
         mixing: Mixing | None = None,
     ) -> None:
         """A round has closed; its number, from 0, is also the model version that the updates are applied to.
@@ -113,7 +113,7 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=value, detail=detail(**facts))
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
         """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = self._learning_selector
@@ -149,7 +149,11 @@ class RoundBook:
                 scheduler.observe(block_feedback)
 
     def _account(
-        self, round: int, participants: Sequence[Participant], arrived: Sequence[Participant], evaluation: Evaluation
+        self,
+        round: int,
+        participants: Sequence[Participation],
+        arrived: Sequence[Participation],
+        evaluation: Evaluation,
     ) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
@@ -159,7 +163,7 @@ class RoundBook:
         closing = [each for each in closing if at_most(last, each.arrived_at)]
         critical = max(closing, key=lambda each: each.client, default=None)
         totals = world.accounts.totals
-        served = [each for each in participants if each.entered and each.phase != "refused"]
+        served = [each for each in participants if each.entered and not each.refused]
         sent = Counter((each.job.level, each.downlink.alpha) for each in served)
         bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
         exposed, hidden = (0.0, 0.0) if critical is None else critical.transfers_since(self._began)
@@ -168,7 +172,7 @@ class RoundBook:
         totals.charge("participants", len(served))
         totals.charge("aggregated", len(arrived))
         totals.charge("rounds_without_update", not arrived)
-        totals.charge("refused", sum(each.phase == "refused" for each in participants))
+        totals.charge("refused", sum(each.refused for each in participants))
         totals.charge("blocks_actual", sum(times * bytes[key].actual for key, times in sent.items()))
         totals.charge("blocks_uniform", sum(times * bytes[key].uniform for key, times in sent.items()))
         totals |= {"rounds": round + 1, "seconds": world.env.now}
@@ -200,7 +204,7 @@ class RoundBook:
         self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)
 
-    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participant]) -> float:
+    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participation]) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
         optimum, pick = self.world.setup.optimum, self.pick
         if optimum is None or pick is None or not arrived:
