@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import simpy
 from pydantic import Field
@@ -13,12 +13,10 @@ from pydantic import Field
 from edgefl.fleet import FleetAssignment
 from edgefl.fleet.battery import Charges
 from edgefl.options import Options
+from edgefl.record.events import EventLog
 from edgefl.record.figures import Totals
 from edgefl.record.metric import Metric
 from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
-
-if TYPE_CHECKING:
-    from edgefl.record.events import EventLog
 
 
 class BudgetSpec(Options, allow_inf_nan=False):

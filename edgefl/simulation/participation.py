@@ -110,12 +110,11 @@ class Participation:
         yield from self._attempt()
 
     def _attempt(self) -> Life:
-        world, overhead = self.world, self.world.setup.overhead
-        device = world.setup.fleet.profile_of(self.client)
+        world = self.world
         for delivery in self._deliveries:
             if delivery.ended is None:
                 yield delivery
-        if seconds := overhead.before_training(device, sum(part.bytes for part in self.downlink.parts)):
+        if seconds := world.before_training(self.client, sum(part.bytes for part in self.downlink.parts)):
             yield self._env.timeout(seconds)
         self._end_transfer()
         self._received()
@@ -149,7 +148,7 @@ class Participation:
 
         self.phase = "upload"
         parts = self._returned()
-        if seconds := overhead.before_sending(device, sum(part.bytes for part in parts)):
+        if seconds := world.before_sending(self.client, sum(part.bytes for part in parts)):
             yield self._env.timeout(seconds)
         self._deliveries = [self._send("up", parts)]
         yield self._deliveries[0]
@@ -264,8 +263,7 @@ class Participation:
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.uplink(self.client, self.work.alpha))
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
-        device = self.world.setup.fleet.profile_of(self.client)
-        sending = self.world.setup.overhead.before_sending(device, bytes) + self._reserve * upload
+        sending = self.world.before_sending(self.client, bytes) + self._reserve * upload
         left = self._closes + slack(self._closes) - self._env.now - sending
         return math.floor(self.world.work.reached(self.work, self.pace.done(max(0.0, left))))
 

@@ -6,11 +6,12 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.cost.measure import StepCost
 from edgefl.errors import Note
 from edgefl.fleet import (
     Bound,
@@ -27,14 +28,10 @@ from edgefl.fleet import (
 from edgefl.methods.parts.common_finish import Passes, Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
+from edgefl.operator_kinds import Backend
 from edgefl.units import at_most
 
-if TYPE_CHECKING:
-    from edgefl.cost.measure import StepCost
-    from edgefl.operator_kinds import Backend
-
-
-CostOf: TypeAlias = "Callable[[int, int, int, Backend], StepCost]"
+CostOf = Callable[[int, int, int, Backend], StepCost]
 """The cost of one step by (alpha, batch size, capacity level, backend)."""
 
 

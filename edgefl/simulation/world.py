@@ -188,8 +188,13 @@ class World:
 
     def framework(self, client: int, received: float, sent: float) -> float:
         """The framework's seconds in a participation that receives and sends so many bytes."""
-        overhead, device = self.setup.overhead, self.setup.fleet.profile_of(client)
-        return overhead.before_training(device, received) + overhead.before_sending(device, sent)
+        return self.before_training(client, received) + self.before_sending(client, sent)
+
+    def before_training(self, client: int, received: float) -> float:
+        return self.setup.overhead.before_training(self.setup.fleet.profile_of(client), received)
+
+    def before_sending(self, client: int, sent: float) -> float:
+        return self.setup.overhead.before_sending(self.setup.fleet.profile_of(client), sent)
 
     def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
         """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
