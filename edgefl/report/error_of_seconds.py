@@ -1,21 +1,17 @@
 """How a run's seconds came about, and what they are worth: measured in an emulation, or by the evidence of profiles."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import exp, hypot, log, log1p
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgefl.fleet.profile import UNKNOWN, error_words
-from edgefl.report.curves import column
+from edgefl.record.figures import at
+from edgefl.record.summary import SeedResult
+from edgefl.report.run_result import RunResult
 from edgefl.wording import listed
-
-if TYPE_CHECKING:
-    from edgefl.record.summary import SeedResult
-    from edgefl.report.run_result import RunResult
 
 
 def measured_sentences(run: RunResult) -> list[str]:
@@ -93,8 +89,9 @@ def error_interval(run: RunResult) -> list[str]:
 
 def _trained(run: RunResult, label: str, moment: SeedResult) -> list[float]:
     """The parts of a seed's seconds in which closing clients train: in all rounds, and without those of deadlines."""
-    rounds = run.rounds_of(label, moment.seed).slice(0, moment.rounds)
-    cut = np.diff(column(rounds, "seconds"), prepend=0.0)[column(rounds, "critical_client") < 0].sum()
+    rounds = run.columns_of(label, moment.seed)
+    lasted, by_deadline = np.diff(rounds["seconds"], prepend=0.0), rounds["critical_client"] < 0
+    cut = lasted[: moment.rounds][by_deadline[: moment.rounds]].sum()
     training = moment.seconds - moment.communication.exposed_seconds
     return [min(1.0, max(0.0, float(each) / moment.seconds)) for each in (training, training - cut)]
 
@@ -105,17 +102,10 @@ def _profiles(run: RunResult) -> list[tuple[dict[str, Any], float, float | None]
     groups = [each for each in fleet if isinstance(each, dict)] if isinstance(fleet, list) else []
     if measured_sentences(run):
         return []
+    given = cost.get("kind") == "seconds"
     return [
         (profile, len(each.get("clients") or ()) or each.get("count") or each.get("share") or 0.0, error)
         for each in groups
         if isinstance(profile := each.get("profile"), dict)
-        for error in [0.0 if cost.get("kind") == "seconds" else _error(profile)]
+        for error in [0.0 if given else at(profile, "provenance.evidence.compute.error")]
     ]
-
-
-def _error(profile: dict[str, Any]) -> float | None:
-    """The held-out error of a profile's step seconds; ``None`` if it is not known."""
-    error: Any = profile
-    for key in ("provenance", "evidence", "compute", "error"):
-        error = error.get(key) if isinstance(error, dict) else None
-    return error if isinstance(error, int | float) else None

@@ -1,13 +1,11 @@
 """The end of a run at a glance: the answer, a row for each method, who is first to each target, and what to do next."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
@@ -23,12 +21,10 @@ from edgefl.report.paired import (
 )
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
 from edgefl.wording import counted, escape, grouped, listed
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
 
 
 def glance(run: RunResult) -> Table:

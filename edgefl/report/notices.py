@@ -1,10 +1,7 @@
 """What the table of a run does not show: devices that ran empty, clients that never came, rounds without a gain."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +10,8 @@ from edgefl.record.metric import Metric
 from edgefl.record.summary import Absent
 from edgefl.report.curves import curves_of
 from edgefl.report.quantities import quantity
+from edgefl.report.run_result import RunResult
 from edgefl.wording import counted
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
 
 GAIN = 0.005
 """What counts as a gain: half a point of a share, half a percent of another metric."""

@@ -19,14 +19,13 @@ from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curves_of, mean_curve
 from edgefl.report.figure_file import draw, drawn, new_figure
 from edgefl.report.quantities import limit, unit_for
-from edgefl.report.rows import run_names
+from edgefl.report.rows import named_methods, run_names
+from edgefl.report.run_result import RunResult
 from edgefl.wording import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from edgefl.report.run_result import RunResult
 
 
 def axes_of(runs: Sequence[RunResult]) -> dict[str, Quantity]:
@@ -122,11 +121,10 @@ def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, l
         if method not in known:
             raise UserError(f"no method '{method}' in this run; {nearest(method, known)}", file=str(runs[0].path))
     return {
-        escape(f"{name}: {label}" if len(runs) > 1 else label).replace("$", r"\$"): curves_of(
-            run, label, _shown(run.metric)
-        )
-        for name, run in zip(run_names(runs), runs, strict=True)
-        for label in run.labels
+        escape(name).replace("$", r"\$"): [
+            curve._replace(values=_shown(run.metric) * curve.values) for curve in curves_of(run, label)
+        ]
+        for run, label, name in named_methods(runs)
         if not methods or label in methods
     }
 

@@ -16,7 +16,7 @@ from edgefl.record.figures import COSTS, Totals
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import Curve, column, metric_of
+from edgefl.report.curves import Curve
 from edgefl.report.paired import FEWEST_SEEDS, compared
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.rows import run_names
@@ -68,13 +68,13 @@ class Sensitivity:
         rows: dict[tuple[str, int, Condition], list[int]] = {}
         for row, (label, seed, *condition) in enumerate(keys):
             rows.setdefault((label, seed, Condition(*condition)), []).append(row)
-        amounts = {name: column(table, name) for name in COSTS}
+        amounts = {name: table[name].to_numpy().astype(np.float64) for name in COSTS}
         return {
-            key: Curve(
+            (label, seed, condition): Curve(
                 Totals({name: values[own] for name, values in amounts.items()}),
-                column(self.run.rounds_of(*key[:2]), metric_of(self.run))[: len(own)],
+                self.run.columns_of(label, seed)[self.run.aim][: len(own)],
             )
-            for key, own in rows.items()
+            for (label, seed, condition), own in rows.items()
         }
 
     @cached_property
