@@ -56,7 +56,7 @@ def _absent(run: RunResult) -> str:
         "never selected": [each.unselected for each in found],
     }
     known = {why: _range(counts) for why, counts in reasons.items() if any(counts)}
-    clients = (run.scenario.get("data") or {}).get("clients")
+    clients = run.option("data.clients")
     if not known or not clients:
         return ""
     why = ", ".join(f"{count} {why}" if len(known) > 1 else why for why, count in known.items())

@@ -59,7 +59,7 @@ class Published(NamedTuple):
 
 def comparisons(run: RunResult) -> list[Published]:
     """Every published number of the run's scenario whose methods are in the run."""
-    entries = run.scenario.get("published") or []
+    entries = run.option("published")
     if not entries:
         raise UserError("its scenario has no published numbers; scenarios papers/… have them", file=str(run.path))
     return [_compared(run, each) for each in entries if set(_labels(each)) <= set(run.labels)]

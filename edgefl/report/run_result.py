@@ -16,7 +16,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.emulation import Emulation, read_emulation
-from edgefl.record.figures import Floats, Quantity, declare, moment
+from edgefl.record.figures import Floats, Quantity, at, declare, moment
 from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES
 from edgefl.record.rounds import OWN
@@ -68,6 +68,15 @@ class RunResult:
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
         self.scenario: dict[str, Any] = read_yaml(self.paths.scenario)
 
+    def option(self, path: str) -> Any:
+        """The value of the scenario at a dotted path; ``None`` if it has none."""
+        return at(self.scenario, path)
+
+    @property
+    def fleet(self) -> list[dict[str, Any]]:
+        """The groups of its fleet, as in the scenario."""
+        return self.option("fleet") or []
+
     @property
     def paths(self) -> RunPaths:
         """The run directory's files."""
@@ -117,8 +126,7 @@ class RunResult:
 
     def entry(self, label: str) -> dict[str, Any]:
         """The method's entry in the scenario; empty if it has none."""
-        methods = [each for each in self.scenario.get("methods") or () if isinstance(each, dict)]
-        return next((each for each in methods if each.get("as") == label), {})
+        return next((each for each in self.option("methods") or () if each["as"] == label), {})
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:
@@ -126,7 +134,7 @@ class RunResult:
         every = self.results.items()
         found = {label: tuple(moment(e, self.columns_of(label, e.seed)) for e in results) for label, results in every}
         of = [found[label] for label in self.compared]
-        continued = self.scenario.get("stop") == "rounds" and any(e.budgets for each in of for e in each)
+        continued = self.option("stop") == "rounds" and any(e.budgets for each in of for e in each)
         return self.results if continued and not any(all(e.rounds for e in each) for each in of) else found
 
     @cached_property
@@ -151,9 +159,20 @@ class RunResult:
         return next(result.metric.metric for results in self.results.values() for result in results)
 
     @property
+    def goals(self) -> list[float]:
+        """The values of its targets, ascending."""
+        return sorted({each.value for results in self.results.values() for one in results for each in one.targets})
+
+    @property
+    def budgets(self) -> list[tuple[str, float]]:
+        """The kind and the limit of each of its budgets, in the scenario's order."""
+        every = [each for results in self.results.values() for one in results for each in one.budgets]
+        return list(dict.fromkeys((each.kind, each.limit) for each in every))
+
+    @property
     def smoothed(self) -> bool:
         """Whether targets refer to the metric's moving average."""
-        return str(self.scenario.get("target_metric")).endswith("_ema")
+        return str(self.option("target_metric")).endswith("_ema")
 
     @property
     def aim(self) -> str:
