@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
@@ -134,10 +133,9 @@ class OneRun:
             except PartFault as fault:
                 return self._unbegun(listeners, fault)
             with ExitStack() as stack:
-                if self._testbed is not None:
-                    made = stack.enter_context(self._testbed(setup, self._paths))
-                    setup = replace(setup, testbed=made)
-                outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, setup)))
+                testbed = self._testbed and stack.enter_context(self._testbed(setup, self._paths))
+                optimum = None if testbed else optimum_of(self._scenario, setup)
+                outcome = simulate_run(setup, testbed=testbed, optimum=optimum)
         self.fault = outcome.fault
         return outcome
 
