@@ -306,11 +306,6 @@ class OneOf:
     def __init__(self, parts: Registry[type[Model]], *, plain: Any = None, default: str | None = None) -> None:
         self._parts, self._plain, self._default = parts, plain, default
 
-    @cached_property
-    def members(self) -> Any:
-        """The union of the built-in parts, for errors that name their options."""
-        return reduce(or_, self._parts.built_in().values())
-
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         built_in = self._parts.built_in()
         members = [Annotated[part, Tag(name)] for name, part in built_in.items()]
