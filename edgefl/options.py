@@ -37,7 +37,7 @@ class Options(BaseModel):
                 context = each.get("ctx", {})
                 if each["type"] == "extra_forbidden" and len(each["loc"]) == 1:
                     context = {"keys": tuple(info.alias or name for name, info in cls.model_fields.items())}
-                kind = PydanticCustomError(each["type"], each["msg"], context)  # type: ignore[arg-type]
+                kind = PydanticCustomError(each["type"], each["msg"], context)
                 lines.append({"type": kind, "loc": each["loc"], "input": each["input"]})
             raise ValidationError.from_exception_data(cls.__name__, lines) from None
 

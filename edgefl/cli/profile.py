@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import print_table, say
 from edgefl.cli.profile_listing import app, print_errors, profile_yaml, say_left_out, tidy
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.files import user_path, writing_output
 from edgefl.record.names import SCENARIO
 from edgefl.record.paths import new_output_path
@@ -200,15 +200,11 @@ def guess_profile(  # noqa: PLR0917  (the command's options)
 
     if ram is not None and without_unit(ram):
         raise UserError(f"expected a size with a unit, such as '4 GiB', found '{ram}'", file="--ram")
-    try:
+    with locating(file="--ram"):
         memory = None if ram is None else parse(ram, "bytes")
-    except UserError as error:
-        raise error.located(file="--ram") from None
-    try:
+    with locating(file=f"--from {base}"):
         known = load_profile(base)
         data = guessed_profile(known, output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
-    except UserError as error:
-        raise error.located(file=f"--from {base}") from None
     _save(data, output)
     say(f"Written: {output}. Its seconds are a guess, a factor of 3 either way; `edgefl profile script` measures it.")
 
@@ -407,20 +403,16 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     measured, base, checked = read_client_log(log), load_profile(like), load_scenario(scenario)
     delay, transport = 0.0, checked.network.transport.build()
     if latency is not None:
-        try:
+        with locating(file="--latency"):
             delay = parse(latency, "seconds")
-        except UserError as error:
-            raise error.located(file="--latency") from None
         if delay < 0:
             raise UserError(f"expected 0 or more, found '{latency}'", file="--latency")
         if without_unit(latency) and delay >= 1:
             say(f"warning: --latency {latency} is {latency} s; did you mean '{latency} ms'?", err=True)
     elif transport.tcp is not None:
         raise UserError("expected --latency, because with tcp a log does not determine it", file=scenario)
-    try:
+    with locating(file=scenario):
         training = predicted(checked, method or checked.methods[0].label, base, samples)
-    except UserError as error:
-        raise error.located(file=scenario) from None
     try:
         found = calibrate(measured, delay=delay, transport=transport)
         files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
