@@ -1,6 +1,6 @@
 """``edgefl verify``: check a run directory against its scenario and the rules of the model.
 
-The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent. If everything in it follows from the
+The laws in :mod:`edgefl.rerun.laws` check whether a log is consistent. If everything in it follows from the
 scenario, the run is also simulated again with its recorded training into a temporary folder, and must give the same
 rows, rounds and figures.
 """
@@ -33,8 +33,8 @@ from edgefl.record.kinds import EventKind
 from edgefl.record.rounds import OWN
 from edgefl.record.summary import SeedResult, Summary, read_run
 from edgefl.record.tables import read_events, read_parquet
+from edgefl.rerun.laws import Record, at, close, violations
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.laws import Record, at, close, violations
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained
 
