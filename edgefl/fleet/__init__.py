@@ -17,7 +17,7 @@ from edgefl.fleet.energy import (
 )
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.input import InputPipeline
-from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
+from edgefl.fleet.library import NamedProfile, all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import (
     Operator,
@@ -40,6 +40,7 @@ __all__ = [
     "FleetGroup",
     "Heat",
     "InputPipeline",
+    "NamedProfile",
     "Operator",
     "Pace",
     "Slowdown",

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
 
 from edgefl import shipped
 from edgefl.errors import BrokenPlugIn, Note, UserError, nearest
@@ -61,6 +63,19 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
         path = user_path(text)
         return read_profile(path if folder is None else folder / path)
     return _named(text)
+
+
+def _loaded(value: Any) -> Any:
+    try:
+        return load_profile(value) if isinstance(value, str) else value
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+NamedProfile = Annotated[
+    DeviceProfile, BeforeValidator(_loaded), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
+]
+"""An option that is the name of a profile, the path of one, or a whole profile."""
 
 
 def read_profile(path: Path) -> DeviceProfile:

@@ -98,7 +98,8 @@ def _ratio(over: str, under: str) -> Callable[[Any], float | None]:
 
 
 def _unfinished(totals: Any) -> Any:
-    return totals["bytes_wasted"] - sum(totals[f"bytes_{fate}"] for fate in LOST if fate != "unfinished")
+    known = [fate for fate in LOST if fate not in ("evaluated", "unfinished")]
+    return totals["bytes_wasted"] - sum(totals[f"bytes_{fate}"] for fate in known)
 
 
 _Q = Quantity
@@ -129,10 +130,13 @@ QUANTITIES: dict[str, Quantity] = {
            source=_sum("bytes", *_ENDS, item="up".__eq__)),
         _Q("bytes_useful", "bytes", "of both, of clients whose update was aggregated", path="bytes.useful", whole=True),
         _Q("bytes_wasted", "bytes", head="wasted", path="bytes.wasted", whole=True,
-           of=lambda totals: totals["bytes"] - totals["bytes_useful"]),
+           of=lambda totals: totals["bytes"] - totals["bytes_useful"] - totals["bytes_evaluated"]),
         *(_Q(f"bytes_{fate}", "bytes", f"of both, lost: {fate.replace('_', ' ')}", path=f"bytes.by_fate.{fate}",
              whole=True, source=_sum("bytes", "lost", item=fate.__eq__))
-          for fate in LOST if fate not in ("broken", "unfinished")),
+          for fate in LOST if fate not in ("broken", "evaluated", "unfinished")),
+        _Q("bytes_evaluated", "bytes", "of both, for evaluations on clients", "evaluation",
+           path="bytes.by_fate.evaluated", group="bytes_evaluated",
+           source=_sum("bytes", "lost", item="evaluated".__eq__)),
         _Q("bytes_broken", "bytes", "of both, lost: broken", path="bytes.by_fate.broken", whole=True,
            group="transfers_breaks", source=_sum("bytes", "transfer_break", item="relay".__ne__)),
         _Q("bytes_unfinished", "bytes", path="bytes.by_fate.unfinished", whole=True, of=_unfinished),
@@ -150,6 +154,10 @@ QUANTITIES: dict[str, Quantity] = {
            "exposed transfers", path="communication.exposed_seconds"),
         _Q("hidden_seconds", "seconds", "transfers of the critical path that did not", "hidden transfers",
            path="communication.hidden_seconds"),
+        _Q("server_seconds", "seconds", "in which the server aggregated and evaluated", "server",
+           group="server_seconds", source=_sum("seconds", "server")),
+        _Q("evaluation_seconds", "seconds", "in which clients evaluated the round's model", "evaluation on clients",
+           group="evaluation_seconds"),
         _blocks("blocks_actual", "bytes", "model blocks sent to the cohort, by their true size", "blocks, actual bytes",
                 path="blocks.actual"),
         _blocks("blocks_uniform", "bytes", "model blocks sent to the cohort, at 1/M of the model each",

@@ -40,6 +40,7 @@ FILES: dict[str, Place] = {
     "methods.*.python": "code",
     "methods.*.scheduler.python": "code",
     "methods.*.profile": "profile",
+    "training.server": "profile",
     "methods.*.local.optimizer.python": "code",
     "protocol.python": "code",
     "training.bandwidth.python": "code",
