@@ -227,7 +227,7 @@ def setup_of(
         learner=learner,
         limits=limits_of(scenario),
         stop=scenario.stop,
-        server=scenario.training.server,
+        server_device=scenario.training.server,
         evaluation=evaluation_of(scenario, world.samples),
         evaluate_every=scenario.evaluation.every,
         trains=trains,

@@ -62,8 +62,8 @@ class TrainingSpec(Options):
     local: LocalOptions = Field(default_factory=LocalOptions, description="a client's local training")
     server: NamedProfile | None = Field(
         default=None,
-        description="the server's device, which needs time to aggregate, and to evaluate if `evaluation.on` says so: the "
-        "name of a profile, or the path of one; null: no time",
+        description="the server's device, which needs time to aggregate, and to evaluate if `evaluation.on` says so: "
+        "the name of a profile, or the path of one; null: no time",
     )
     engine: EngineChoice = Field(default_factory=EngineSpec, description="how jobs are trained: a kind and its options")
     codec: Codecs = Field(default_factory=Codecs, description="how uploads and downloads are encoded")

@@ -77,14 +77,14 @@ class Evaluating:
         """``updates`` arrived in the round."""
         setup = self.world.setup
         evaluation, due = setup.evaluation, (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
-        if setup.server is not None:
+        if setup.server_device is not None:
             sizes = setup.sizes_plain or setup.sizes
             # One pass over each update, with a multiplication and an addition for each number, and one over the model.
             moved = float((updates + 1) * sizes.model_bytes)
             mean = Operator("mean", updates * sizes.model_bytes / 2, moved, count=1)
-            yield from self._serve("aggregation", round, step_seconds(setup.server, [mean]))
+            yield from self._serve("aggregation", round, step_seconds(setup.server_device, [mean]))
             if evaluation is not None and due and evaluation.on_server:
-                work = self.world.work.forward(setup.server, setup.sizes.blocks, evaluation.on_server)
+                work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
                 yield from self._serve("evaluation", round, work.seconds)
         if evaluation is not None and due and evaluation.share:
             began = self.world.env.now
@@ -100,7 +100,7 @@ class Evaluating:
 
     def _serve(self, what: str, round: int, seconds: float) -> Life:
         """The server computes; its joules are in the log, and not among those of the devices."""
-        server = self.world.setup.server
+        server = self.world.setup.server_device
         assert server is not None
         yield self.world.env.timeout(seconds)
         joules = compute_joules(server, seconds)

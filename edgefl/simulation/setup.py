@@ -113,7 +113,7 @@ class Setup:
     # budget ends at the first exhausted budget, target also when all targets are reached, rounds never before the
     # last round
     stop: str = "budget"
-    server: DeviceProfile | None = None  # whose aggregation and evaluation take time; None: none does
+    server_device: DeviceProfile | None = None  # whose aggregation and evaluation take time; None: none does
     evaluation: RoundEvaluation | None = None  # as a part of each round that is evaluated
     evaluate_every: int = 1  # rounds between evaluations; the last model is always evaluated
     trains: bool = True
