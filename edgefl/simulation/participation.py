@@ -13,8 +13,8 @@ import simpy
 from edgefl.fleet import Direction, Pace
 from edgefl.methods.parts.payload import BASE, Downlink, Part
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
 from edgefl.units import slack

@@ -213,7 +213,7 @@ class Power:
         return given
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
-        direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
+        direction = flow.tag.direction  # type: ignore[attr-defined]
         return transfer_joules(self.radios.device(client), direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
@@ -224,7 +224,7 @@ class Power:
         timer, most = drain.timer, drain.watts + self.radios.watts(client)
         for flow in drain.flows:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
+            direction = flow.tag.direction  # type: ignore[attr-defined]
             most += transfer_joules(drain.profile, direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most

@@ -7,7 +7,7 @@ import simpy
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.network.fairness import Outlook
 from edgefl.network.topology import Node
-from edgefl.simulation.delivery import Delivery
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 
