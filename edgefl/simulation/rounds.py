@@ -3,10 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgefl.methods.fedbr import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.figures import Totals
 from edgefl.record.rounds import AMOUNTS, RoundRow
@@ -29,14 +30,31 @@ UNKNOWN = Evaluation(math.nan, math.nan)
 """Of a model that was not evaluated."""
 
 
+class RoundOptimum(Protocol):
+    """The best rounds that a server could reach that knows all costs in advance.
+
+    Only cohorts that receive and return the whole model are compared.
+    """
+
+    @property
+    def bytes_down(self) -> int:
+        """The bytes that each client is assumed to download."""
+
+    def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
+        """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
+
+        The round, from 0, determines capacities and random slowdowns.
+        """
+
+
 class RoundBook:
     """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
 
     ``pick`` is the call of the selector for the present round, if rounds are compared with the best possible ones.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, optimum: RoundOptimum | None = None) -> None:
+        self.world, self._optimum = world, optimum
         self.rows: list[RoundRow] = []
         self.latest = UNKNOWN
         self.ema = math.nan
@@ -165,7 +183,10 @@ class RoundBook:
         totals = world.accounts.totals
         served = [each for each in participants if each.entered and not each.refused]
         sent = Counter((each.job.level, each.downlink.alpha) for each in served)
-        bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
+        for (level, alpha), times in sent.items():
+            sizes = world.setup.sizes_of(level)
+            totals.charge("blocks_actual", times * sizes.last(alpha).model_bytes)
+            totals.charge("blocks_uniform", times * sizes.uniform().last(alpha).model_bytes)
         exposed, hidden = (0.0, 0.0) if critical is None else critical.transfers_since(self._began)
         totals.charge("exposed_seconds", exposed)
         totals.charge("hidden_seconds", hidden)
@@ -173,8 +194,6 @@ class RoundBook:
         totals.charge("aggregated", len(arrived))
         totals.charge("rounds_without_update", not arrived)
         totals.charge("refused", sum(each.refused for each in participants))
-        totals.charge("blocks_actual", sum(times * bytes[key].actual for key, times in sent.items()))
-        totals.charge("blocks_uniform", sum(times * bytes[key].uniform for key, times in sent.items()))
         totals |= {"rounds": round + 1, "seconds": world.env.now}
         totals["ratio_to_optimum"] = self._ratio_to_optimum(round, arrived)
         ema = self.ema if evaluation is not UNKNOWN else math.nan
@@ -206,7 +225,7 @@ class RoundBook:
 
     def _ratio_to_optimum(self, round: int, arrived: Sequence[Participation]) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
-        optimum, pick = self.world.setup.optimum, self.pick
+        optimum, pick = self._optimum, self.pick
         if optimum is None or pick is None or not arrived:
             return math.nan
         if any(sum(part.bytes for part in each.downlink.parts) < optimum.bytes_down for each in arrived):

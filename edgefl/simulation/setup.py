@@ -56,23 +56,6 @@ class Testbed(Protocol):
         """End the training of a job; its event never triggers."""
 
 
-class RoundOptimum(Protocol):
-    """The best rounds that a server could reach that knows all costs in advance.
-
-    Only cohorts that receive and return the whole model are compared.
-    """
-
-    @property
-    def bytes_down(self) -> int:
-        """The bytes that each client is assumed to download."""
-
-    def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
-        """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
-
-        The round, from 0, determines capacities and random slowdowns.
-        """
-
-
 class Connection(TypedDict):
     """The fields of a setup that are its network's."""
 
@@ -134,9 +117,7 @@ class Setup:
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
     figures: Sequence[Quantity] = ()  # the user's, charged for each event that adds to them
-    testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
-    optimum: RoundOptimum | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
 
     @property

@@ -26,7 +26,7 @@ from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_o
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.power import Power, Radios
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.stalls import Stalls
 from edgefl.training.faults import blaming
 
@@ -121,7 +121,7 @@ class Traffic:
     It records all of them in the log, the totals and the batteries.
     """
 
-    def __init__(self, env: Clock, setup: Setup, accounts: Accounts) -> None:
+    def __init__(self, env: Clock, setup: Setup, accounts: Accounts, testbed: Testbed | None) -> None:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
@@ -130,7 +130,7 @@ class Traffic:
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
-        self.network = self._network(setup)
+        self.network = self._network(setup, testbed)
         self._timeouts, self._seed = setup.timeouts, setup.seed
         self._breaks: Counter[tuple[str, str, int, str]] = Counter()
         self._stalls: Stalls | None = None
@@ -302,13 +302,13 @@ class Traffic:
         place = delivery.round, delivery.client, delivery.dispatch
         self._log.write(self._env.now, kind, *place, item=delivery.item, bytes=bytes, **columns)
 
-    def _network(self, setup: Setup) -> Network:
-        if setup.testbed is None:
+    def _network(self, setup: Setup, testbed: Testbed | None) -> Network:
+        if testbed is None:
             return FlowNetwork(
                 self._env, setup.topology, observer=self, transport=setup.transport, allocator=self._allocation
             )
         links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-        return setup.testbed.network(links, observer=self, transport=setup.transport)
+        return testbed.network(links, observer=self, transport=setup.transport)
 
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
         own = f"client/{client}"

@@ -20,7 +20,7 @@ from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.presence import Presence, schedule_failures
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
 from edgefl.training.faults import blaming
@@ -74,12 +74,12 @@ class ClientRecord:
 class World:
     """One run's world. Protocols act through it; each action writes a row to the log."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, testbed: Testbed | None = None) -> None:
         self.setup = setup
         self._log = setup.log
-        self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
+        self.env = Clock() if testbed is None else testbed.clock(self._log)
         # Trains in the time of real processes; None if the predicted seconds count.
-        self.trainer = setup.testbed if setup.testbed is not None and setup.testbed.trains else None
+        self.trainer = testbed if testbed is not None and testbed.trains else None
         self.accounts = Accounts(
             self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
         )
@@ -89,7 +89,7 @@ class World:
         self.cells_with_base = set[Node]()  # those that have received the weights that are sent once
         # which clients a selection could choose, and how often each was chosen
         self.seen, self.picks = np.zeros(setup.clients, np.bool_), np.zeros(setup.clients, np.int64)
-        self.traffic = Traffic(self.env, setup, self.accounts)
+        self.traffic = Traffic(self.env, setup, self.accounts, testbed)
         self._power = self.traffic.power
         self.presence = Presence(self.env, setup.fleet, setup.seed, self._power)
         setup.capacity_changes.attach(self.traffic.network)
