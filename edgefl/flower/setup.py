@@ -19,8 +19,8 @@ from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.flower.app import App, loaded, located_error
-from edgefl.flower.client_work import Clients, Costs, Replies, Works
-from edgefl.flower.grid import AppBook, AppRun, virtual_grid
+from edgefl.flower.client_work import RUN_ID, Clients, Costs, Replies
+from edgefl.flower.grid import AppBook, AppRun, VirtualGrid
 from edgefl.flower.messages import Metrics, observed
 from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.thread_scheduler import ThreadScheduler
@@ -158,9 +158,6 @@ def _registering(grid: Any, manager: Any, clock: AppTime) -> tuple[threading.Thr
     return thread, threading.Event(), done
 
 
-RUN_ID = 1
-"""The app's run; each simulated run is one of its own."""
-
 MAXIMUM_ROUNDS = 10_000_000
 """An app ends by itself."""
 
@@ -206,24 +203,14 @@ def run_app(
 
         def course(world: World) -> tuple[RoundBook, Course]:
             nonlocal clients
-            clients = Clients(
-                app,
-                run_id=RUN_ID,
-                seed=seed,
-                number=world.setup.clients,
-                declared=spec.seconds,
-                clock=clock,
-                works=Works(world.setup.fleet, costs, world.new_work),
-                replies=replies,
-            )
+            clients = Clients(app, world, clock, declared=spec.seconds, costs=costs, replies=replies)
             book, context = AppBook(world, metrics), _server_context(app)
             clock.run = running = AppRun(
                 world,
                 book,
-                threads=ThreadScheduler(world.env),
                 clients=clients,
                 metrics=metrics,
-                main=lambda: app.server(virtual_grid(world, running, Run.create_empty(RUN_ID)), context),
+                main=lambda: app.server(VirtualGrid(world, running, Run.create_empty(RUN_ID)), context),
                 error_in_words=lambda error: located_error(error, app.folder),
             )
             return book, running
