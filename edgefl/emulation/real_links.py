@@ -54,8 +54,17 @@ class RealLinks:
             self._file = str(content)
             self.coordinator = folder / "coordinator"
             self.nodes = Nodes(self.coordinator)
-            stack.callback(self._end)
-            self._start(folder)
+            command = in_namespaces()
+            assert command is not None, "checked before"
+            self.nodes.start(
+                [[*command, *python("links"), str(self.coordinator)]],
+                pickle.dumps((self.wiring, self._settings)),
+                self._end,
+                stack,
+                names=[*self.wiring.nodes, LINK_MAKER],
+                seconds=START_SECONDS,
+                messages=folder / "messages",
+            )
             self._resources = stack.pop_all()
         return self
 
@@ -149,28 +158,10 @@ class RealLinks:
             warm = min(self.wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
         self.nodes.order(source, do="open", to=self.wiring.addresses[target], warm=warm)
 
-    def _start(self, folder: Path) -> None:
-        said = folder / "messages"
-        command = in_namespaces()
-        assert command is not None, "checked before"
-        with said.open("wb") as messages:
-            self._maker = subprocess.Popen(
-                [*command, *python("links"), str(folder / "coordinator")],
-                stdin=subprocess.PIPE,
-                stdout=messages,
-                stderr=messages,
-            )
-        assert self._maker.stdin is not None
-        with self._maker.stdin as plan:
-            pickle.dump((self.wiring, self._settings), plan)
-        names = [*self.wiring.nodes, LINK_MAKER]
-        self.nodes.wait_for_start(names, [self._maker], START_SECONDS, messages=said)
-
-    def _end(self) -> None:
+    def _end(self, maker: subprocess.Popen[bytes]) -> None:
         """Close the connections, so that all processes end; end those that do not."""
         self.nodes.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._maker.wait(5.0)
-        if self._maker.poll() is None:
-            self._maker.kill()
-            self._maker.wait()
+            maker.wait(5.0)
+        maker.kill()
+        maker.wait()

@@ -48,7 +48,6 @@ class Trainers:
         self._quotas = quotas
         self._nodes = nodes
         self._coordinator = coordinator
-        self._messages = coordinator.with_name("trainers")
         self._names = [f"{TRAINER}{number}" for number in range(count)]
         self._groups: dict[str, CpuQuota] = {}
         self._free: list[str] = []
@@ -118,21 +117,19 @@ class Trainers:
             running.ended.succeed()
 
     def _start(self, stack: contextlib.ExitStack) -> None:
-        plan = cloudpickle.dumps(self._plan)
-        processes = {}
-        with self._messages.open("wb") as messages:
-            for name in self._names:
-                command = [*python("trainer"), name, str(self._coordinator)]
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=messages, stderr=messages)
-                stack.callback(_end, process)
-                processes[name] = process
-                assert process.stdin is not None
-                with contextlib.suppress(BrokenPipeError), process.stdin:
-                    process.stdin.write(plan)
-        self._nodes.wait_for_start(processes.keys(), processes.values(), START_SECONDS, messages=self._messages)
-        for name, process in processes.items():
+        commands = [[*python("trainer"), name, str(self._coordinator)] for name in self._names]
+        processes = self._nodes.start(
+            commands,
+            cloudpickle.dumps(self._plan),
+            _end,
+            stack,
+            names=self._names,
+            seconds=START_SECONDS,
+            messages=self._coordinator.with_name("trainers"),
+        )
+        for name, process in zip(self._names, processes, strict=True):
             self._groups[name].add(process.pid)
-        self._free = list(processes)
+        self._free = list(self._names)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,7 @@ Pure: nothing is created here. The process that makes the links gets the plan pi
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -74,8 +75,7 @@ class Hop:
 class Wiring:
     """The plan of the real links."""
 
-    nodes: tuple[str, ...]  # all nodes of all routes, endpoints first, each in the order of its first use
-    endpoints: tuple[str, ...]  # the nodes that send or receive
+    nodes: tuple[str, ...]  # all nodes of all routes, those that send or receive first, in the order of first use
     links: tuple[WiredLink, ...]  # the directed links, by number
     hops: tuple[Hop, ...]
     # the links' numbers of each sender and receiver, in the order in which they are crossed
@@ -133,9 +133,8 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
     for one, other in talks:
         for source, target in ((str(one), str(other)), (str(other), str(one))):
             ways[source, target] = topology.path(source, target)
-    endpoints = dict.fromkeys(node for pair in ways for node in pair)
-    passed = {str(node): None for way in ways.values() for link in way for node in topology.ends(link)}
-    nodes = tuple({**endpoints, **passed})
+    passed = (str(node) for way in ways.values() for link in way for node in topology.ends(link))
+    nodes = tuple(dict.fromkeys([*itertools.chain(*ways), *passed]))
     if len(nodes) > MOST_NODES:
         raise UserError(
             f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
@@ -152,7 +151,7 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
         peak = max(capacity, peaks.get((source, target), 0.0) if peaks else 0.0)
         pairs = tuple(sorted(crossing[number]))
         links.append(WiredLink(number, source, target, capacity, peak, topology.latency[number], pairs))
-    return Wiring(nodes, tuple(endpoints), tuple(links), _hops(topology, ways), ways)
+    return Wiring(nodes, tuple(links), _hops(topology, ways), ways)
 
 
 def _hops(topology: Topology, ways: Mapping[Pair, tuple[int, ...]]) -> tuple[Hop, ...]:

@@ -76,7 +76,7 @@ def test_the_links_of_server_and_cells_are_shared_and_a_clients_own_are_not():
 def test_a_cell_that_averages_is_an_endpoint():
     cells = star_of(2, backhaul=[(1e8, 1e8)], cell=[0, 0])
     wiring = plan_wiring(cells, [("server", "cell/0"), ("cell/0", "client/0"), ("cell/0", "client/1")])
-    assert wiring.endpoints == ("server", "cell/0", "client/0", "client/1")
+    assert wiring.nodes == ("server", "cell/0", "client/0", "client/1", "internet")
     assert not wiring.link("internet", "cell/0").shared
 
 
