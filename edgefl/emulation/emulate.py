@@ -14,11 +14,11 @@ import numpy as np
 
 from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
-from edgefl.emulation.real_links import RealLinks
+from edgefl.emulation.real_links import made_links
 from edgefl.emulation.remembering_engine import RememberingEngine
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
-from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, quotas_of
+from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of, started_trainers
 from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
@@ -203,16 +203,13 @@ def _testbeds(
                 say(f"{setup.label}, seed {setup.seed}: {why}")
         with ExitStack() as stack:
             real_links = stack.enter_context(
-                RealLinks(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
+                made_links(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
             )
             trainers = None
             if compute == "real":
                 plan = Plan(scenario, setup.label, setup.seed, setup.sizes.blocks)
                 quotas = quotas_of(setup.fleet, factor)
-                nodes, coordinator = real_links.nodes, real_links.coordinator
-                trainers = stack.enter_context(
-                    Trainers(plan, at_a_time(scenario), quotas, nodes=nodes, coordinator=coordinator)
-                )
+                trainers = stack.enter_context(started_trainers(plan, at_a_time(scenario), quotas, real_links.nodes))
             made = Testbed(real_links, dilation=factor, trainers=trainers)
             yield made
             write_emulation(made.measured(setup), paths.emulation)

@@ -94,9 +94,10 @@ def check_alive(report: Mapping[str, Any]) -> None:
 
 
 class Nodes:
-    """All nodes' processes, by name; ``reports`` are the unread ones, in the order of arrival."""
+    """All nodes' processes, by name, which connect to ``path``; ``reports`` are the unread ones, as they arrived."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.reports: deque[dict[str, Any]] = deque()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(path))
