@@ -18,7 +18,7 @@ import simpy
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.fleet import assign
-from edgefl.flower.app import App, loaded, located_error
+from edgefl.flower.app import loaded, located_error
 from edgefl.flower.client_work import RUN_ID, Clients, Costs, Replies
 from edgefl.flower.grid import AppBook, AppRun, VirtualGrid
 from edgefl.flower.messages import Metrics, observed
@@ -188,6 +188,8 @@ def run_app(
     listeners: Sequence[Listener],
 ) -> Outcome:
     """Import an app and run it once in a simulated world."""
+    from flwr.app import Context, RecordDict
+    from flwr.common.constant import SUPERLINK_NODE_ID
     from flwr.supercore.run import Run
 
     spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()
@@ -204,7 +206,8 @@ def run_app(
         def course(world: World) -> tuple[RoundBook, Course]:
             nonlocal clients
             clients = Clients(app, world, clock, declared=spec.seconds, costs=costs, replies=replies)
-            book, context = AppBook(world, metrics), _server_context(app)
+            book, state = AppBook(world, metrics), RecordDict()
+            context = Context(RUN_ID, SUPERLINK_NODE_ID, {}, state, dict(app.run_config))
             clock.run = running = AppRun(
                 world,
                 book,
@@ -263,15 +266,6 @@ def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, li
 
 def _no_step(*_: object) -> StepCost:
     raise AssertionError("an app's work is not measured by local steps")
-
-
-def _server_context(app: App) -> Any:
-    from flwr.app import Context, RecordDict
-    from flwr.common.constant import SUPERLINK_NODE_ID
-
-    return Context(
-        run_id=RUN_ID, node_id=SUPERLINK_NODE_ID, node_config={}, state=RecordDict(), run_config=dict(app.run_config)
-    )
 
 
 def _identity() -> Any:

@@ -77,7 +77,7 @@ class World:
     def __init__(self, setup: Setup, testbed: Testbed | None = None) -> None:
         self.setup = setup
         self._log = setup.log
-        self.env = Clock() if testbed is None else testbed.clock(self._log)
+        self.env = Clock() if testbed is None else testbed.clock
         # Trains in the time of real processes; None if the predicted seconds count.
         self.trainer = testbed if testbed is not None and testbed.trains else None
         self.accounts = Accounts(
