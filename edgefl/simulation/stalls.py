@@ -29,7 +29,7 @@ class Stalls:
         self._seconds = seconds
         self._expired = expired
         self._down: set[int] = set()
-        self._by_link: dict[int, dict[int, _Watch]] = {}
+        self._watches: dict[int, _Watch] = {}
 
     def watch(self, flow: Flow) -> None:
         watch = _Watch(flow, flow.started)
@@ -39,22 +39,20 @@ class Stalls:
         self._arm(watch)
 
     def forget(self, flow: Flow) -> None:
-        for link in flow.path:
-            self._by_link.get(link, {}).pop(flow.id, None)
+        self._watches.pop(flow.id, None)
 
     def capacity_changed(self, link: int, bits_per_second: float) -> None:
         if bits_per_second > 0.0:
             self._down.discard(link)
         else:
             self._down.add(link)
-        for watch in self._by_link.get(link, {}).values():
-            self._look(watch)
+        for watch in self._watches.values():
+            if link in watch.flow.path:
+                self._look(watch)
 
     def _joined(self, watch: _Watch) -> None:
-        flow = watch.flow
-        if flow.ended is None:
-            for link in flow.path:
-                self._by_link.setdefault(link, {})[flow.id] = watch
+        if watch.flow.ended is None:
+            self._watches[watch.flow.id] = watch
             self._look(watch)
 
     def _look(self, watch: _Watch) -> None:

@@ -249,6 +249,9 @@ class World:
         self.heat.computed(client, spent, self.env.now)
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=steps)
         self.accounts.totals.charge("flops", flops)
+        self._drew(client, joules)
+
+    def _drew(self, client: int, joules: float) -> None:
         self.accounts.drew(client, joules)
         if self._power is not None:
             self._power.phase(client)
@@ -267,8 +270,7 @@ class World:
             joules = self._power.given(client, joules)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
         self.accounts.totals.charge("flops", flops)
-        self.accounts.drew(client, joules)
-        self.accounts.check()
+        self._drew(client, joules)
 
     def waited(self, round: int, client: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
         """The client was awake without computing for the last ``seconds``, and drew its idle watts.
@@ -279,10 +281,7 @@ class World:
         if prefetching and self._power is not None:
             joules = self._power.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
-        self.accounts.drew(client, joules)
-        if self._power is not None:
-            self._power.phase(client)
-        self.accounts.check()
+        self._drew(client, joules)
 
     def refused(self, job: TrainingJob, work: Work) -> None:
         self._wrote_work("refused", work, *job.place, bytes=work.peak_memory_bytes)
