@@ -164,7 +164,7 @@ def seeded(seed: int, purpose: str, *ids: int | str) -> Iterator[None]:
     """
     before = random.getstate(), np.random.get_state()  # noqa: NPY002  (apps use it)
     # PyTorch seeds its GPU generators, too; without a GPU in use there are no states to keep.
-    gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)  # type: ignore[no-untyped-call]
     number = integer_seed(seed, purpose, *ids)
     with torch.random.fork_rng(gpus):
         random.seed(number)

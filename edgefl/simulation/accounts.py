@@ -73,14 +73,6 @@ class Limits:
     def seconds(self) -> Budget | None:
         return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
 
-    def newly_exhausted(self, spent: Totals) -> list[Budget]:
-        """Budgets that the totals have newly exceeded; each is returned once."""
-        crossed = [each for each in self.budgets if not each.exhausted and each.kind != "seconds"]
-        crossed = [budget for budget in crossed if not at_most(spent[budget.kind], budget.limit)]
-        for budget in crossed:
-            budget.exhausted = True
-        return crossed
-
     def round_ended(self, spent: Totals, metric: float, ema: float) -> list[Target]:
         """Record what was spent up to a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
@@ -123,13 +115,16 @@ class Accounts:
             self.charges.draw(client, joules, self._env.now)
 
     def check(self) -> None:
-        for budget in self._limits.newly_exhausted(self.totals):
-            self.exhausted(budget.kind, budget.limit)
+        for budget in self._limits.budgets:
+            if not budget.exhausted and not at_most(self.totals[budget.kind], budget.limit):
+                self.exhaust(budget)
 
-    def exhausted(self, kind: str, limit: float) -> None:
-        self._log.write(self._env.now, "budget", item=kind, value=limit)
+    def exhaust(self, budget: Budget) -> None:
+        """The run has spent more than a budget, or as much time."""
+        budget.exhausted = True
+        self._log.write(self._env.now, "budget", item=budget.kind, value=budget.limit)
         if not self._goes_on:
-            self.stop(kind)
+            self.stop(budget.kind)
 
     def stop(self, reason: str) -> None:
         """End the run at this instant, once."""

@@ -39,7 +39,8 @@ from edgefl.training.job import Learner, TrainingJob
 class Testbed(Protocol):
     """Real time and real links for a run, in place of computed ones."""
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock: ...
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> Network:
         """The run's network, on its clock."""

@@ -104,10 +104,8 @@ class World:
             "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
         )
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
-        budget = setup.limits.seconds
-        if budget is not None:
-            limit = budget.limit
-            self.env.alarm(limit, last=True).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
+        if (budget := setup.limits.seconds) is not None:
+            self.env.alarm(budget.limit, last=True).callbacks.append(lambda _: self.accounts.exhaust(budget))
 
     def _charge(self, event: Event) -> None:
         """Charge the user's quantities with what an event adds to them."""
