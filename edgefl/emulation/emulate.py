@@ -127,7 +127,7 @@ def emulate(
     dilation: float | None = None,  # real seconds for one second of the scenario; chosen by rule if not given
     # called with the part that begins, the reason of each dilation that was chosen, and why there is no band over
     # queue draws
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
     # paced: local training takes the predicted seconds; real: it takes the time of a process that trains under the
     # CPU quota of the client's profile
     compute: Literal["paced", "real"] = "paced",
@@ -150,19 +150,16 @@ def emulate(
         both = partial(
             run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remembering
         )
-        if say is not None:
-            say("simulation:")
+        say("simulation:")
         both(out=predicted)
-        if say is not None:
-            say("emulation:")
+        say("emulation:")
         both(out=out, testbed=testbed)
     simulated = RunResult(predicted)
     if has_one_queue(simulated):  # time the simulation again with other shares
         try:
             write_sensitivity(predicted, untrained=not simulated.trained)
         except UserError as error:
-            if say is not None:
-                say(f"no band over draws of the shares in queues: {error.message}")
+            say(f"no band over draws of the shares in queues: {error.message}")
     return Emulated(out, predicted)
 
 
@@ -181,7 +178,7 @@ def _testbeds(
     *,
     dilation: float | None,
     compute: Literal["paced", "real"],
-    say: Callable[[str], None] | None,
+    say: Callable[[str], None],
 ) -> MakeTestbed:
     """Make the real links of each run; UserError if the scenario cannot be emulated, or not by this machine."""
     check_scenario(scenario)
@@ -199,8 +196,7 @@ def _testbeds(
         factor = dilation
         if factor is None:
             factor, why = choose_dilation(wiring, settings_of(setup, 1.0), carried)
-            if say is not None:
-                say(f"{setup.label}, seed {setup.seed}: {why}")
+            say(f"{setup.label}, seed {setup.seed}: {why}")
         with ExitStack() as stack:
             real_links = stack.enter_context(
                 made_links(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))

@@ -92,17 +92,14 @@ class Limits:
 class Accounts:
     """Updates the totals and the charges of the batteries, and ends the run when a budget is exhausted.
 
-    ``charges`` is None if no device has a battery, or a radio that draws energy outside transfers. ``stopped``
-    triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
+    ``stopped`` triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
     """
 
     def __init__(
         self, env: simpy.Environment, log: EventLog, fleet: FleetAssignment, seed: int, limits: Limits, *, goes_on: bool
     ) -> None:
         self.totals = Totals()
-        batteries, radios = zip(*((each.battery, each.power.radio) for each in fleet.profiles), strict=True)
-        powered = any(batteries) or any(each.tail or each.promotion for each in radios)
-        self.charges = Charges(list(batteries), fleet.group, seed) if powered else None
+        self.charges = Charges([each.battery for each in fleet.profiles], fleet.group, seed)
         self.stopped: simpy.Event = env.event()
         self._env = env
         self._log = log
@@ -111,8 +108,7 @@ class Accounts:
 
     def drew(self, client: int, joules: float) -> None:
         self.totals.charge("joules", joules)
-        if self.charges is not None:
-            self.charges.draw(client, joules, self._env.now)
+        self.charges.draw(client, joules, self._env.now)
 
     def check(self) -> None:
         for budget in self._limits.budgets:

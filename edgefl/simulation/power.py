@@ -97,7 +97,6 @@ _FASTEST = 1e12
 class _Drain:
     """The drain of a participating device since its last charge to the battery."""
 
-    profile: DeviceProfile
     on_empty: Callable[[], None]
     watts: float
     since: float
@@ -123,10 +122,10 @@ class Power:
         self._flows: defaultdict[int, list[Flow]] = defaultdict(list)
         self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
 
-    def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
+    def enter(self, client: int, on_empty: Callable[[], None]) -> None:
         self.charges.enter(client, self._env.now)
         if self.charges.has(client):
-            self._drains[client] = _Drain(profile, on_empty, idle_joules(profile, 1.0), self._env.now)
+            self._drains[client] = _Drain(on_empty, idle_joules(self.radios.device(client), 1.0), self._env.now)
             self._arm(client)
 
     def leave(self, client: int) -> None:
@@ -137,7 +136,7 @@ class Power:
         """From now on it computes with so many watts, or waits; its earlier energy has been charged."""
         drain = self._drains.get(client)
         if drain is not None:
-            drain.watts = idle_joules(drain.profile, 1.0) if watts is None else watts
+            drain.watts = idle_joules(self.radios.device(client), 1.0) if watts is None else watts
             drain.since = self._env.now
             self._arm(client)
 
@@ -215,7 +214,7 @@ class Power:
         for flow in self._flows[client]:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
             direction = flow.tag.direction  # type: ignore[attr-defined]
-            most += transfer_joules(drain.profile, direction, 1.0, min(rate, _FASTEST) / 8)
+            most += transfer_joules(self.radios.device(client), direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))

@@ -85,15 +85,15 @@ class CellPrefetch:
         self._early = early
         self._round = round
         self._present = present
-        self._dropped = False
         # The round may begin, and number its jobs, before the cell has the parts that it forwards.
         self._dispatches = {client: world.clients[client].dispatched for client in early}
         self.delivery: Delivery = world.traffic.relay("server", node, self.parts, round)
-        world.env.process(self._pass_on())
+        self._life = self._pass_on()  # closed when the prefetch is dropped
+        world.env.process(self._life)
 
     def _pass_on(self) -> Generator[simpy.Event, object, None]:
         yield self.delivery
-        if self._dropped or self.delivery.failed:
+        if self.delivery.failed:
             return
         for client, parts in self._early.items():
             if self._world.presence.is_down(client):
@@ -104,7 +104,7 @@ class CellPrefetch:
             )
 
     def drop(self) -> None:
-        self._dropped = True
+        self._life.close()
         self._world.traffic.cancel(self.delivery)
         for prefetch in self.passed.values():
             prefetch.drop()

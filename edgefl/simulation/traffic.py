@@ -136,10 +136,8 @@ class Traffic:
         self._stalls: Stalls | None = None
         if setup.timeouts is not None and setup.timeouts.connection is not None:
             self._stalls = Stalls(env, setup.timeouts.connection, lambda flow: self._break(flow, "connection"))
-        self.power: Power | None = None
-        if accounts.charges is not None:
-            radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
-            self.power = Power(env, accounts.charges, self.network, radios)
+        radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
+        self.power = Power(env, accounts.charges, self.network, radios)
 
     def send(
         self,
@@ -201,7 +199,7 @@ class Traffic:
         if flow.opening is not None:
             facts += f', "connection": {_state(flow.setup, flow.opening)}'
         self._write("transfer_start", flow, flow.bytes, value=flow.latency, detail="{" + facts + "}")
-        if delivery.client >= 0 and self.power is not None:
+        if delivery.client >= 0:
             self.power.flow_started(delivery.client, delivery.round, flow)
 
     def flow_ended(self, flow: Flow) -> None:
@@ -216,8 +214,7 @@ class Traffic:
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
         if self._stalls is not None:
             self._stalls.capacity_changed(link, bits_per_second)
-        if self.power is not None:
-            self.power.capacity_changed(link)
+        self.power.capacity_changed(link)
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
@@ -229,16 +226,14 @@ class Traffic:
         joules = 0.0
         if client >= 0:
             joules = transfer_joules(self._fleet.profile_of(client), delivery.direction, seconds, delivered)
-            if self.power is not None:
-                joules = self.power.given(client, joules, flow)
+            joules = self.power.given(client, joules, flow)
         self._write(kind, flow, delivered, seconds=seconds, joules=joules)
         if client < 0:
             accounts.totals.charge("bytes_backhaul", delivered)
             return
         accounts.totals.charge(f"bytes_{delivery.direction}", delivered)
         accounts.drew(client, joules)
-        if self.power is not None:
-            self.power.flow_over(client, delivery.round, flow)
+        self.power.flow_over(client, delivery.round, flow)
         self._moved[client] += delivered
         accounts.totals.raise_to("client_bytes", self._moved[client])
         self._carried[client, delivery.dispatch] += delivered
@@ -316,7 +311,6 @@ class Traffic:
         return (gate, own) if direction == "down" else (own, gate)
 
     def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
-        assert self.power is not None
         joules = self.power.given(client, joules)
         self._log.write(self._env.now, "radio", round, client, item=what, seconds=seconds, joules=joules)
         self._accounts.drew(client, joules)

@@ -169,8 +169,7 @@ class World:
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
         self._wrote_work("compute_start", work, *job.place, value=job.steps, facts=facts)
         self.clients[client].begun = (job.round, self.begun(client, job.round) + 1)
-        if self._power is not None:
-            self._power.phase(client, work.watts)
+        self._power.phase(client, work.watts)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
@@ -251,8 +250,7 @@ class World:
 
     def _drew(self, client: int, joules: float) -> None:
         self.accounts.drew(client, joules)
-        if self._power is not None:
-            self._power.phase(client)
+        self._power.phase(client)
         self.accounts.check()
 
     def forward_seconds(self, client: int, round: int, images: int) -> float:
@@ -263,9 +261,8 @@ class World:
     def evaluated(self, client: int, round: int, images: int, seconds: float) -> None:
         """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
         work = self.work.of(client, self.setup.sizes.blocks)
-        flops, joules = work.flops * work.forward_share(images), work.watts * seconds
-        if self._power is not None:
-            joules = self._power.given(client, joules)
+        flops = work.flops * work.forward_share(images)
+        joules = self._power.given(client, work.watts * seconds)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
         self.accounts.totals.charge("flops", flops)
         self._drew(client, joules)
@@ -276,7 +273,7 @@ class World:
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
         """
         joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
-        if prefetching and self._power is not None:
+        if prefetching:
             joules = self._power.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
         self._drew(client, joules)
