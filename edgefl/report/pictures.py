@@ -154,9 +154,9 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     colour, line = COLOURS[number % len(COLOURS)], _LINES[number % len(_LINES)]
     if len(found) > 1:
         ax.fill_between(axis, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
-    markers = {"marker": _MARKERS[number % len(_MARKERS)], "markersize": 5}
     places = [*range(20 + 7 * (number % 4), _POINTS - 15, 45), _POINTS - 1]
-    ax.plot(axis, curve.mean, color=colour, linestyle=line, linewidth=1.6, label=label, markevery=places, **markers)
+    marks: dict[str, Any] = {"marker": _MARKERS[number % len(_MARKERS)], "markersize": 5, "markevery": places}
+    ax.plot(axis, curve.mean, color=colour, linestyle=line, linewidth=1.6, label=label, **marks)
 
 
 def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float, lowest: float) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.report.figure_file import new_figure, plain
 from edgefl.report.timeline.data import Timeline
 from edgefl.report.timeline.trace import Window, window_of
+from edgefl.wording import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,16 +59,9 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
             begin, end = max(bar.started, window.began), min(bar.ended, window.ended)
             thin = bar.word == _PREFETCH
             shift = (0.27 if thin else -0.12) if both else 0.0
-            ax.barh(
-                row + shift,
-                end - begin,
-                left=begin - window.began,
-                height=0.2 if thin and both else 0.5 if both else 0.62,
-                edgecolor="white",
-                linewidth=0.8,
-                alpha=1.0 if bar.whole else 0.5,
-                **_LOOKS[bar.word],
-            )
+            height = 0.2 if thin and both else 0.5 if both else 0.62
+            looks = {"edgecolor": "white", "linewidth": 0.8, "alpha": 1.0 if bar.whole else 0.5, **_LOOKS[bar.word]}
+            ax.barh(row + shift, end - begin, left=begin - window.began, height=height, **looks)
     _name_rows(ax, timeline, rows, f"client {round.critical}")
     ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
     ax.set_xlim(0, 1.02 * (round.ended - round.began))
@@ -81,20 +74,15 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
 
 def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Bar]]:
     """The bars of each client and cell within the window."""
-    bars: defaultdict[str, list[_Bar]] = defaultdict(list)
+    bars: list[tuple[str, _Bar]] = []
     for each in timeline.transfers:
-        if window.holds(each.started, each.ended):
-            name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
-            word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
-            word = word or (_PREFETCH if each.round > number else "download")
-            bars[name].append(_Bar(word, each.started, each.ended, each.whole))
-    for job in timeline.computations:
-        if window.holds(job.started, job.ended):
-            bars[f"client {job.client}"].append(_Bar("compute", job.started, job.ended, job.whole))
-    for gap in timeline.frameworks:
-        if window.holds(gap.started, gap.ended):
-            bars[f"client {gap.client}"].append(_Bar("framework", gap.started, gap.ended, True))
-    return bars
+        name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
+        word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
+        word = word or (_PREFETCH if each.round > number else "download")
+        bars.append((name, _Bar(word, each.started, each.ended, each.whole)))
+    bars += [(f"client {of.client}", _Bar("compute", of.started, of.ended, of.whole)) for of in timeline.computations]
+    bars += [(f"client {of.client}", _Bar("framework", of.started, of.ended, True)) for of in timeline.frameworks]
+    return grouped((name, bar) for name, bar in bars if window.holds(bar.started, bar.ended))
 
 
 def _name_rows(ax: Axes, timeline: Timeline, rows: Sequence[str], critical: str) -> None:
@@ -111,10 +99,10 @@ def _name_rows(ax: Axes, timeline: Timeline, rows: Sequence[str], critical: str)
 def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
     from matplotlib.patches import Patch
 
-    words = [word for word in _LOOKS if any(bar.word == word for bar in bars)]
+    drawn = {word: looks for word, looks in _LOOKS.items() if any(bar.word == word for bar in bars)}
     handles = [
-        Patch(label=word, edgecolor="white", facecolor=_LOOKS[word]["color"], hatch=_LOOKS[word]["hatch"])
-        for word in words
+        Patch(label=word, edgecolor="white", facecolor=looks["color"], hatch=looks["hatch"])
+        for word, looks in drawn.items()
     ]
     if not all(bar.whole for bar in bars):
         handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
