@@ -80,9 +80,7 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = ()) -> list[PaperR
         have = "the run has" if len(runs) == 1 else "the longest run has"
         raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
     rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
-    goals = sorted(
-        {target.value for run in runs for found in run.results.values() for one in found for target in one.targets}
-    )
+    goals = sorted({goal for run in runs for goal in run.goals})
     methods = [(run, label) for run in runs for label in run.labels]
     compared = comparison_rows(*runs)
     return [_row(run, label, row, rounds, goals) for (run, label), row in zip(methods, compared, strict=True)]
@@ -91,14 +89,9 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = ()) -> list[PaperR
 def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
     curves = {result.seed: curve_of(run, label, result.seed, "accuracy_ema") for result in run.results[label]}
     seeds, ended = list(curves.values()), min(result.rounds for result in run.results[label])
-    at = {
-        round: mean_or_none([curve.at_round(round) for curve in seeds]) if round <= ended else None for round in rounds
-    }
-    to = {
-        target: time_to_target([curve.spent_to(target, "rounds", run.metric) for curve in seeds])
-        for target in (targets if run.trained else ())
-    }
-    return PaperRow(row, at, to, ended, curves)
+    at = {each: mean_or_none([one.at_round(each) for one in seeds]) if each <= ended else None for each in rounds}
+    to = {goal: time_to_target([each.spent_to(goal, "rounds", run.metric) for each in seeds]) for goal in targets}
+    return PaperRow(row, at, to if run.trained else {}, ended, curves)
 
 
 def _best(found: Sequence[BySeed | None], *, highest: bool) -> frozenset[int]:

@@ -11,11 +11,11 @@ from edgefl.report.command_figures import predicted_figure
 from edgefl.report.error_of_seconds import measured_sentences
 from edgefl.report.figure_file import draw
 from edgefl.report.prediction.comparing import Against, SeedAgainst
-from edgefl.report.prediction.gaps import Bands, Gap, Order, percent
+from edgefl.report.prediction.gaps import Bands, Gap, MethodPair, Order, percent
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
 from edgefl.report.timeline.usage import PHASES
-from edgefl.wording import escape, listed
+from edgefl.wording import escape, grouped, listed
 
 _SHOWN = 5
 """How many of the largest gaps are listed."""
@@ -79,21 +79,17 @@ def against_table(found: Against, *, detailed: bool = False) -> Table:
 def _glance(rows: dict[str, list[Row]]) -> list[Column]:
     """For each method the round, the last target that it reaches and the bytes down and up, with their gaps."""
     heads = list(dict.fromkeys(row.figure for each in rows.values() for row in each))
-    wanted = [
-        name for name in heads if name == "round" or (name.startswith(("to ", "first ", "bytes")) and ":" not in name)
-    ]
     columns = [words("method", list(rows))]
-    for head in wanted:
+    for head in [e for e in heads if e == "round" or (e.startswith(("to ", "first ", "bytes")) and ":" not in e)]:
         found = [next((row for row in each if row.figure == head), None) for each in rows.values()]
-        figures = [figure for row in found if row for figure in (row.predicted, row.measured) if figure is not None]
-        unit = unit_for(figures, "bytes" if head.startswith("bytes") else "seconds")
+        pairs = [(row.predicted, row.measured) if row else () for row in found]
+        known = [figure for pair in pairs for figure in pair if figure is not None]
+        unit = unit_for(known, "bytes" if head.startswith("bytes") else "seconds")
         cells = []
-        for row in found:
-            pair = [MISSING if row is None else "never"] * 2
-            if row is not None:
-                pair = ["never" if each is None else unit.number(each) for each in (row.predicted, row.measured)]
+        for row, pair in zip(found, pairs, strict=True):
+            both = ["never" if each is None else unit.number(each) for each in pair] or [MISSING] * 2
             share = "" if row is None or row.relative_gap is None else f" ({percent(row.relative_gap)})"
-            cells.append(f"{pair[0]} → {pair[1]} {unit.symbol}{share}")
+            cells.append(f"{' → '.join(both)} {unit.symbol}{share}")
         columns.append(Column(head, cells))
     return columns
 
@@ -170,10 +166,7 @@ def _data(
                 "figure": order.figure,
                 "tau": order.tau,
                 "clear_tau": order.clear_tau,
-                "pairs": [
-                    {**pair._asdict(), **{name: finite(getattr(pair, name)) for name in _INFINITE}}
-                    for pair in order.pairs
-                ],
+                "pairs": [{**pair._asdict(), **_finite(pair)} for pair in order.pairs],
             }
             for order in found.orders()
         ],
@@ -183,21 +176,18 @@ def _data(
     }
 
 
-_INFINITE = ("predicted", "measured", "gap")
-"""The figures of a pair that are infinite for a target that is never reached."""
+def _finite(pair: MethodPair) -> dict[str, float | None]:
+    """Its figures; of a target that is never reached, they are infinite."""
+    return {name: finite(getattr(pair, name)) for name in ("predicted", "measured", "gap")}
 
 
 def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
-    rounds = []
-    for gap in each.gaps:
-        if gap.what != "round":
-            continue
-        found = {
-            phase: [p for p in each.gaps if p.what == phase and p.place.round == gap.place.round] for phase in PHASES
-        }
-        phases = {phase: _figures(_medians("", phase, pairs)) for phase, pairs in found.items() if pairs}
+    rounds, found = [], grouped(((gap.place.round, gap.what), gap) for gap in each.gaps)
+    for gap in [gap for gap in each.gaps if gap.what == "round"]:
+        number = gap.place.round
+        phases = {of: _figures(_medians("", of, found[number, of])) for of in PHASES if (number, of) in found}
         band = {} if (known := bands.of(gap)) is None else known.data(gap.measured)
-        rounds.append({"round": gap.place.round, **_figures(gap), **band, "phases": phases})
+        rounds.append({"round": number, **_figures(gap), **band, "phases": phases})
     return {
         "rounds": each.decisions.rounds,
         "compared_rounds": each.decisions.same,
@@ -255,13 +245,10 @@ def _measurement(found: Against) -> Iterator[str]:
 
 def _decisions(found: Against) -> Iterator[str]:
     for method, seeds in found.seeds.items():
-        for seed, each in seeds.items():
-            if each.decisions.differences:
-                kinds = [
-                    f"{kind} in {len(rounds)} rounds, first {rounds[0]}"
-                    for kind, rounds in each.decisions.differences.items()
-                ]
-                yield f"{method}, seed {seed}: different {'; '.join(kinds)}. Compared rounds: {each.decisions.same}."
+        for seed, (differences, _, same) in [(seed, each.decisions) for seed, each in seeds.items()]:
+            kinds = [f"{kind} in {len(rounds)} rounds, first {rounds[0]}" for kind, rounds in differences.items()]
+            if kinds:
+                yield f"{method}, seed {seed}: different {'; '.join(kinds)}. Compared rounds: {same}."
 
 
 def _bands(found: Against) -> Iterator[str]:
