@@ -1,7 +1,7 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,16 +14,7 @@ from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_fo
 from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
 from edgefl.network.transport import SPREAD
-from edgefl.planning.observation import (
-    BudgetPlan,
-    DevicePlan,
-    MethodPlan,
-    Observation,
-    Plan,
-    Range,
-    Spent,
-    work_seconds,
-)
+from edgefl.planning.observation import BudgetPlan, DevicePlan, MethodPlan, Observation, Plan, Range, work_seconds
 from edgefl.record.figures import spent_by_round
 from edgefl.record.rounds import RoundRow, columns_of
 from edgefl.report.timeline.data import Timeline, timeline_of
@@ -40,24 +31,6 @@ from edgefl.units import at_most, slack
 from edgefl.wording import counted
 
 
-def device_plans(
-    scenario: Scenario,
-    world: SharedWorld,
-    costs: StepCosts,
-    seen: Observation,
-    *,
-    blocks: int,
-    rows: Sequence[RoundRow],
-) -> tuple[DevicePlan, ...]:
-    """One plan for each group of the scenario's fleet, in its order, of ``rows`` with the whole model of ``blocks``."""
-    devices = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
-    entry = np.repeat(np.arange(len(devices)), devices)[world.fleet.group]  # of each client
-    return tuple(
-        _device_plan(scenario, group, np.flatnonzero(entry == index), world, costs, seen=seen, blocks=blocks, rows=rows)
-        for index, group in enumerate(scenario.fleet)
-    )
-
-
 def _device_plan(
     scenario: Scenario,
     group: FleetGroup,
@@ -69,6 +42,7 @@ def _device_plan(
     blocks: int,
     rows: Sequence[RoundRow],
 ) -> DevicePlan:
+    """The plan of a group of the fleet, of ``rows`` with the whole model of ``blocks``."""
     profile = group.profile
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a scenario's fleet, whose profiles are embedded")
@@ -81,11 +55,8 @@ def _device_plan(
     smallest = devices[int(np.argmin(room))] if devices else profile
     training = Range.of(lambda bound: value(smallest.memory.training, bound))
     steps = sorted({(work.alpha, size, work.level, profile.backend) for work in works for size in work.batches})
-    total = Spent()
     mine = set(clients.tolist())
-    for (round, client), spent in seen.spent.items():
-        if round <= len(rows) and client in mine:
-            total.add(spent)
+    total = seen.total(len(rows), mine)
     count = int(total["participations"])
     down, up = (_mean(bytes, count) for bytes in (total["bytes_down"], total["bytes_up"]))
     over = scenario.round_overhead
@@ -123,7 +94,7 @@ def _device_plan(
     )
 
 
-def _lost(total: Spent) -> list[tuple[str, float]]:
+def _lost(total: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
 
 
@@ -200,11 +171,10 @@ def _method_plan(
     if in_vain is not None:
         # No further rounds will spend the rest of these budgets.
         budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
-    devices = device_plans(scenario, world, costs, seen, blocks=setup.sizes.blocks, rows=rows)
-    total = Spent()
-    for (round, _), spent in seen.spent.items():
-        if round <= len(rows):
-            total.add(spent)
+    sampled = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
+    entry = np.repeat(np.arange(len(sampled)), sampled)[world.fleet.group]  # of each client
+    groups = [(group, np.flatnonzero(entry == index)) for index, group in enumerate(scenario.fleet)]
+    blocks, total = setup.sizes.blocks, seen.total(len(rows))
     joules = sum(row.joules for row in rows)
     scale = joules / total["joules.nominal"] if total["joules.nominal"] else 1.0
     count = max(1, len(rows))
@@ -223,7 +193,9 @@ def _method_plan(
         holds_back=_holds_back(rows, timeline_of(seen.log), total),
         in_vain=in_vain,
         budgets=budgets,
-        devices=devices,
+        devices=tuple(
+            _device_plan(scenario, *each, world, costs, seen=seen, blocks=blocks, rows=rows) for each in groups
+        ),
     )
 
 
@@ -269,7 +241,7 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
     return None
 
 
-def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Spent) -> str | None:
+def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Mapping[str, float]) -> str | None:
     """Return what limits the rounds, by the rule of a run's page; ``None`` if no update ever arrives."""
     if any(row.critical_client >= 0 for row in rows):
         return _in_words(bottleneck_counts(bottlenecks_of(timeline)[: len(rows)]))
