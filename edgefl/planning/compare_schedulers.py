@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
+from operator import or_
 from statistics import fmean
 from typing import Any
 
@@ -155,7 +156,7 @@ def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: Earl
         arrived = any(row.aggregated for row in outcome.rows)
         no_bound = "some transfers have fewer bytes than the whole model" if arrived else "no update arrived"
     updates = [client for clients in seen.aggregated for client in clients]
-    covered = accumulate(map(set, seen.aggregated), set.union)
+    covered: Iterator[set[int]] = accumulate(map(set, seen.aggregated), or_)
     times = np.bincount(np.array(updates, np.int64), minlength=setup.clients)
     return SchedulerFigures(
         rounds=outcome.rounds,
