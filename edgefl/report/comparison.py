@@ -110,7 +110,7 @@ def _within(run: RunResult, kind: str, amount: float) -> Comparison | None:
         same = [each for each in result.budgets if (each.kind, each.limit) == (kind, amount)]
         if not same or result.trained_nothing:
             return None
-        unspent = same[0].metric is None and figure(result, kind) <= amount
+        unspent = same[0].metric is None and figure(result, QUANTITIES[kind]) <= amount
         return result.metric.final if unspent else same[0].metric
 
     found = figures_by_seed(run, metric_of, whole=True)

@@ -2,23 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
+from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
-from edgefl.report.paired import (
-    FEWEST_SEEDS,
-    BySeed,
-    Comparison,
-    compare_metric,
-    compare_target,
-    compared,
-    figures_by_seed,
-)
+from edgefl.report.paired import FEWEST_SEEDS, Comparison, compare_metric, compare_target, compared, figures_by_seed
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
 from edgefl.report.run_result import RunResult
@@ -272,12 +265,12 @@ def _early(rows: Sequence[Row], goal: float, standing: Comparison) -> list[str]:
 def _per_round(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by their costs of a round; those with a seed without a round, or refused, are left out."""
 
-    def costs(kind: Any) -> dict[str, BySeed]:
-        return figures_by_seed(
-            run, lambda e: figure(e, kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
-        )
+    def cost(kind: str, of: SeedResult) -> float | None:
+        counts = of.rounds and not (of.refused and of.trained_nothing)
+        return figure(of, QUANTITIES[kind]) / of.rounds if counts else None
 
-    return {kind: compared(found, highest=False) if (found := costs(kind)) else None for kind in COSTS}
+    found = {kind: figures_by_seed(run, partial(cost, kind)) for kind in COSTS}
+    return {kind: compared(each, highest=False) if each else None for kind, each in found.items()}
 
 
 def decide(run: RunResult) -> tuple[int, str] | None:

@@ -44,15 +44,6 @@ def all_figures() -> list[Quantity]:
     return [*OUTCOME, *(each for each in QUANTITIES.values() if each.head or each.of)]
 
 
-def _value(quantity: Quantity, result: SeedResult) -> float | None:
-    """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
-    if quantity not in OUTCOME:
-        value: float | None = figure(result, quantity.name)
-    else:
-        value = None if result.trained_nothing else at(result, quantity.place)
-    return value
-
-
 @dataclass(frozen=True)
 class Row:
     """One method of one run over its seeds; ``row["accuracy.final"]`` is a figure of the summary.
@@ -221,7 +212,10 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         label=label,
         seeds=len(results),
         figures={
-            each.place or each.name: mean_or_none([_value(each, result) for result in found])
+            each.place or each.name: mean_or_none(
+                # those of an untrained model do not count
+                [None if each in OUTCOME and result.trained_nothing else figure(result, each) for result in found]
+            )
             for each in all_figures()
             for found in [results if each.whole or each.unit == "count" else spent]
             if (part := each.place.partition(".")[0]) != hidden
@@ -237,12 +231,11 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
 
 
 def _lost(label: str, results: Sequence[SeedResult], run: RunResult) -> tuple[int, int]:
-    if not any(figure(each, name) for each in results for name in ("bytes_late", "bytes_dropped", "transfers_failed")):
+    places = ("bytes.by_fate.late", "bytes.by_fate.dropped", "transfers.failed")
+    if not any(at(each, place) for each in results for place in places):
         return 0, 0
-    tables = [run.rounds_of(label, each.seed) for each in results]
-    began, used = (
-        sum(sum(table.column(name).to_pylist()) for table in tables) for name in ("participants", "aggregated")
-    )
+    tables = [run.columns_of(label, each.seed) for each in results]
+    began, used = (int(sum(table[name].sum() for table in tables)) for name in ("participants", "aggregated"))
     return began - used, began
 
 

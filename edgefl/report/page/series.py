@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgefl.record.figures import COSTS, figure, spent_by_round
+from edgefl.record.figures import COSTS, QUANTITIES, figure, spent_by_round
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curves_of
@@ -89,7 +89,7 @@ def _held(series: Series, *, trained: bool) -> list[dict[str, Any]]:
         last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
         known = last >= 0
         amounts: dict[str, Any] = {kind: _short(spent[kind][known]) for kind in COSTS}
-        total = {kind: figure(result, kind) for kind in COSTS}
+        total = {kind: figure(result, QUANTITIES[kind]) for kind in COSTS}
         found.append({"seed": result.seed, **amounts, "value": _short(values[last[known]]), "total": total})
     return found
 
