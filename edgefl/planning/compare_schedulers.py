@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import or_
 from statistics import fmean
@@ -71,10 +71,6 @@ class SchedulerComparison:
     rounds: int
     schedulers: dict[str, SchedulerFigures]
     left_out: dict[str, str] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, in base units."""
-        return asdict(self)
 
     def sentence(self) -> str:
         """The result in one sentence; empty if no scheduler had an update."""

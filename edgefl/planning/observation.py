@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Container
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
@@ -16,7 +14,8 @@ from edgefl.record.events import Event, Listener, WorkKey
 from edgefl.simulation.work import WorkModel, local_seconds
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """A figure at the low, nominal and high bounds of the device profiles' uncertain figures."""
 
     low: float
@@ -89,7 +88,7 @@ class MethodPlan:
 
     label: str
     rounds: int
-    seconds: float
+    seconds: float | None  # none without a round
     bytes_down: float
     bytes_up: float
     flops: float
@@ -118,20 +117,6 @@ class Plan:
     methods: tuple[MethodPlan, ...]
     queue_spread: float | None = None
     advice: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; a range is a mapping of its bounds, and unknown figures are ``None``."""
-        return _plain(asdict(self))  # type: ignore[no-any-return]
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, Range):
-        return data._asdict()
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
-    if isinstance(data, dict):
-        return {key: _plain(each) for key, each in data.items()}
-    return [_plain(each) for each in data] if isinstance(data, list | tuple) else data
 
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")

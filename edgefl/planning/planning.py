@@ -181,7 +181,7 @@ def _method_plan(
     return MethodPlan(
         label=method.label,
         rounds=len(rows),
-        seconds=rows[-1].seconds / count if rows else math.nan,
+        seconds=rows[-1].seconds / count if rows else None,
         bytes_down=sum(row.bytes_down for row in rows) / count,
         bytes_up=sum(row.bytes_up for row in rows) / count,
         flops=sum(row.flops for row in rows) / count,

@@ -22,6 +22,12 @@ from edgefl.units import at_most, slack
 Floats = NDArray[np.float64]
 Source = Callable[[Any], float]
 
+
+def finite(value: float | None) -> float | None:
+    """The value if it is finite, because JSON has no infinity or NaN."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 _SYMBOLS = {"seconds": "s", "bytes": "B", "flops": "FLOP", "joules": "J", "count": "", "number": ""}
 
 
@@ -66,10 +72,8 @@ class Quantity(NamedTuple):
 
     def written(self, totals: Mapping[str, Any]) -> Any:
         """Its value for JSON; ``None`` if it is unknown."""
-        value = totals[self.name]
-        if value is None or not math.isfinite(value):
-            return None
-        return int(value) if self.whole_number else float(value)
+        value = finite(totals[self.name])
+        return value if value is None else int(value) if self.whole_number else float(value)
 
     @property
     def column(self) -> pa.Field | None:

@@ -35,7 +35,7 @@ from edgefl.report.rows import (
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
-from edgefl.wording import counted, listed
+from edgefl.wording import counted, listed, span
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -171,10 +171,8 @@ def changes(one: RunResult, other: RunResult) -> Table:
     if apart := [label for label in labels if not common[label]]:
         alone.append(f"{listed(apart)}: the runs have no common seed with a completed round, so no change is given.")
     if counts and min(counts) < every:
-        shown = "–".join(map(str, sorted({min(counts), max(counts)})))
-        alone.append(
-            f"Figures are of {shown} of {every} seeds, with a round within all limits in both; answers of all."
-        )
+        how_many = f"{span(counts)} of {every} seeds"
+        alone.append(f"Figures are of {how_many}, with a round within all limits in both; answers of all.")
     lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
     title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
     known = [bool(common[label]) for label in labels]

@@ -10,12 +10,12 @@ import numpy as np
 
 from edgefl import shipped
 from edgefl.errors import UserError
-from edgefl.record.figures import spent_by_round
+from edgefl.record.figures import finite, spent_by_round
 from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import by_run, described, run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.table import MISSING, Column, Table, finite, hidden, words
+from edgefl.report.table import MISSING, Column, Table, hidden, words
 from edgefl.wording import grouped
 from edgefl.yaml_file import read_yaml
 

@@ -52,7 +52,7 @@ class SeedPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "unknown": [list(pair) for pair in self.unknown], "more": self.more}
+        return {**asdict(self), "more": self.more}
 
 
 def read_difference(text: str, metric: Metric) -> float:

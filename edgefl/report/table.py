@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,11 +47,6 @@ def words(head: str, cells: Sequence[str], key: str = "") -> Column:
 def hidden(values: Sequence[Value], key: str) -> Column:
     """A column of CSV that tables for people do not show."""
     return Column("", (), values, key)
-
-
-def finite(value: float | None) -> float | None:
-    """The value if it is finite, because JSON has no infinity or NaN."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *, spread: bool = False) -> Column:

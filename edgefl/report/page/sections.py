@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
-from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data, stretches
+from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
@@ -170,7 +171,8 @@ def _front(series: Sequence[Series], kind: str) -> str:
     counts = Counter(point.series for point in points)
     dimension = series[0].run.metric.dimension
     shares = ", ".join(f"{series[owner].name} {count}" for owner, count in counts.most_common())
-    first, last = stretches(points)[-1]
+    tail = [*takewhile(lambda point: point.series == points[-1].series, reversed(points))]
+    first, last = tail[-1], tail[0]
     start = f"{series[last.series].name} is at the upper end of the front"
     sentence = f"{start}, {quantity(last.value, dimension)} for {quantity(last.cost, kind)}"
     if first != last:

@@ -129,14 +129,3 @@ def front(points: Sequence[Point], metric: Metric = ACCURACY) -> list[Point]:
         if not found or sign * point.value > sign * found[-1].value:
             found.append(point)
     return found
-
-
-def stretches(points: Sequence[Point]) -> list[tuple[Point, Point]]:
-    """The first and last point of each run of successive front points that belong to the same series."""
-    found: list[tuple[Point, Point]] = []
-    for point in points:
-        if found and found[-1][1].series == point.series:
-            found[-1] = (found[-1][0], point)
-        else:
-            found.append((point, point))
-    return found

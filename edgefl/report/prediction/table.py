@@ -7,13 +7,14 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from edgefl.files import writing
+from edgefl.record.figures import finite
 from edgefl.report.command_figures import predicted_figure
 from edgefl.report.error_of_seconds import measured_sentences
 from edgefl.report.figure_file import draw
 from edgefl.report.prediction.comparing import Against, SeedAgainst
 from edgefl.report.prediction.gaps import Bands, Gap, MethodPair, Order, percent
 from edgefl.report.quantities import limit, quantity, unit_for
-from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
+from edgefl.report.table import MISSING, Column, Table, Value, hidden, words
 from edgefl.report.timeline.usage import PHASES
 from edgefl.wording import escape, grouped, listed
 
