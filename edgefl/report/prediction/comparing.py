@@ -81,6 +81,11 @@ class Against:
     # predicted seconds of rounds and targets
     bands: Bands
 
+    @property
+    def every(self) -> list[tuple[str, int, SeedAgainst]]:
+        """Each method and seed with its comparison."""
+        return [(label, seed, each) for label, seeds in self.seeds.items() for seed, each in seeds.items()]
+
     def pairs(self, method: str, what: str) -> list[Gap]:
         """All seeds' pairs: ``round``, ``exposed transfers``, ``hidden transfers``, or the name of a phase."""
         return [pair for seed in self.seeds[method].values() for pair in seed.gaps if pair.what == what]

@@ -46,7 +46,7 @@ class Gap(NamedTuple):
     measured: float
 
     @property
-    def seconds(self) -> float:
+    def gap(self) -> float:
         """Measured minus predicted; 0 within rounding."""
         equal = math.isclose(self.predicted, self.measured, rel_tol=1e-9, abs_tol=_ROUNDING)
         return 0.0 if equal else self.measured - self.predicted
@@ -54,7 +54,7 @@ class Gap(NamedTuple):
     @property
     def relative(self) -> float | None:
         """The same as a share of the predicted seconds; ``None`` if nothing was predicted."""
-        return self.seconds / self.predicted if self.predicted > _ROUNDING else None
+        return self.gap / self.predicted if self.predicted > _ROUNDING else None
 
 
 def percent(share: float) -> str:

@@ -3,12 +3,13 @@
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from edgefl.record.figures import Floats
 from edgefl.record.kinds import FATES
 from edgefl.report.timeline.data import Computation, Round, Timeline, Transfer
 from edgefl.wording import grouped, with_article
@@ -104,7 +105,9 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
     A TCP connection with less than half of this share is limited by its round trips and its window.
     """
-    load = _Load(timeline)
+    flows = [(link, each) for each in timeline.transfers for link in each.links]
+    spans = grouped((link, (each.started + each.latency, each.ended)) for link, each in flows)
+    used = {link: np.array(found) for link, found in spans.items()}
     bottlenecks = []
     for path, round in zip(_paths(timeline), timeline.rounds, strict=True):
         seconds = _breakdown(path, round)
@@ -116,7 +119,7 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
         elif phase == "waiting":
             name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
         else:
-            name = load.narrowest(path.down if phase == "download" else path.up, timeline)
+            name = _narrowest(path.down if phase == "download" else path.up, timeline, used)
         bottlenecks.append(Bottleneck(phase, name, getattr(seconds, phase)))
     return bottlenecks
 
@@ -136,36 +139,23 @@ _LIMITED_BY_LINK = 0.5
 """A TCP connection that gets less than this part of its share of the slowest link is limited by itself."""
 
 
-class _Load:
-    """The number of flows that share each link at any time."""
+def _narrowest(transfers: Sequence[Transfer], timeline: Timeline, used: Mapping[Link, Floats]) -> str:
+    """What limits the longest of these transfers; ``used`` are the spans ``[flows, 2]`` in which each link is used."""
+    longest = max(transfers, key=lambda each: each.ended - each.started)
+    begin, end = longest.started + longest.latency, longest.ended
 
-    def __init__(self, timeline: Timeline) -> None:
-        flows = [(link, each) for each in timeline.transfers for link in each.links]
-        spans = grouped((link, (each.started + each.latency, each.ended)) for link, each in flows)
-        self._spans = {link: np.array(found) for link, found in spans.items()}
+    def share(link: Link) -> float:
+        together = np.minimum(used[link][:, 1], end) - np.maximum(used[link][:, 0], begin)
+        flows = float(together.clip(min=0.0).sum()) / max(end - begin, 1e-12)
+        known = [value for time, value in timeline.capacities.get(link, ()) if time <= (begin + end) / 2]
+        return (known or [math.inf])[-1] / max(flows, 1.0)
 
-    def narrowest(self, transfers: Sequence[Transfer], timeline: Timeline) -> str:
-        longest = max(transfers, key=lambda each: each.ended - each.started)
-        begin, end = longest.started + longest.latency, longest.ended
-
-        def share(link: Link) -> float:
-            spans = self._spans[link]
-            together = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], begin)
-            flows = float(together.clip(min=0.0).sum()) / max(end - begin, 1e-12)
-            return _capacity(timeline.capacities.get(link, []), (begin + end) / 2) / max(flows, 1.0)
-
-        link = min(longest.links, key=share)
-        if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
-            return "TCP connection (round trips, window)"
-        if any(node == f"client/{longest.client}" for node in link):
-            return f"own link of {with_article(timeline.device_of(longest.client))}"
-        return f"{link[0]} → {link[1]}"
-
-
-def _capacity(history: Sequence[tuple[float, float]], moment: float) -> float:
-    """The capacity at a moment; infinite if the log contains none."""
-    known = [value for time, value in history if time <= moment]
-    return known[-1] if known else float("inf")
+    link = min(longest.links, key=share)
+    if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
+        return "TCP connection (round trips, window)"
+    if any(node == f"client/{longest.client}" for node in link):
+        return f"own link of {with_article(timeline.device_of(longest.client))}"
+    return f"{link[0]} → {link[1]}"
 
 
 class Traffic(NamedTuple):
