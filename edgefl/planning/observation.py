@@ -127,12 +127,12 @@ class Observation(Listener):
 
     ``compute_seconds`` and ``joules`` are by bound: ``joules.low``; ``done`` are the phases of each kind, and ``lost``
     the jobs of each fate. With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not
-    affect it. ``model`` has the work of the clients.
+    affect it. ``model`` has the work of the clients, ``costs`` that of their steps.
     """
 
     def __init__(self, model: WorkModel, costs: StepCosts, *, given_seconds: bool) -> None:
         self.model = model
-        self._costs = costs
+        self.costs = costs
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self._works: dict[WorkKey, Event] = {}
@@ -164,7 +164,7 @@ class Observation(Listener):
             return dict.fromkeys(BOUNDS, 1.0)
         profile, level = self.model.fleet.profiles[event.group], int(event.facts.get("level", 0))
         batches = {int(size): count for size, count in event.facts["batches"].items()}
-        seconds = work_seconds(profile, self._costs, event.alpha, batches, level)
+        seconds = work_seconds(profile, self.costs, event.alpha, batches, level)
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
     def _take(self, event: Event, spent: defaultdict[str, float]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
@@ -32,37 +31,29 @@ from edgefl.wording import counted
 
 
 def _device_plan(
-    scenario: Scenario,
-    group: FleetGroup,
-    clients: NDArray[np.int64],
-    world: SharedWorld,
-    costs: StepCosts,
-    *,
-    seen: Observation,
-    blocks: int,
-    rows: Sequence[RoundRow],
+    scenario: Scenario, group: FleetGroup, clients: list[int], seen: Observation, rows: Sequence[RoundRow]
 ) -> DevicePlan:
-    """The plan of a group of the fleet, of ``rows`` with the whole model of ``blocks``."""
+    """The plan of these clients, a group of the fleet, of ``rows`` with the whole model."""
     profile = group.profile
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a scenario's fleet, whose profiles are embedded")
-    options = costs.method.local
-    works = [seen.model.of(int(client), blocks) for client in clients]
-    devices = [world.fleet.profile_of(int(client)) for client in clients]
+    costs, blocks, options = seen.costs, seen.costs.model.depth, seen.costs.method.local
+    works = [seen.model.of(client, blocks) for client in clients]
+    devices = [seen.model.fleet.profile_of(client) for client in clients]
     room = [value(each.memory.training) for each in devices]
     refused = sum(not work.fits for work in works)
     peak = max((work.peak_memory_bytes for work in works), default=0.0)
     smallest = devices[int(np.argmin(room))] if devices else profile
     training = Range.of(lambda bound: value(smallest.memory.training, bound))
     steps = sorted({(work.alpha, size, work.level, profile.backend) for work in works for size in work.batches})
-    mine = set(clients.tolist())
+    mine = set(clients)
     total = seen.total(len(rows), mine)
     count = int(total["participations"])
     down, up = (_mean(bytes, count) for bytes in (total["bytes_down"], total["bytes_up"]))
     over = scenario.round_overhead
     framework = [over.before_training(each, down or 0) + over.before_sending(each, up or 0) for each in devices]
     closing = sum(row.critical_client in mine for row in rows)
-    typical, level = int(np.median(world.samples[clients])) if mine else 0, works[0].level if works else 0
+    typical, level = int(np.median(seen.model.samples[clients])) if mine else 0, works[0].level if works else 0
     batches = batch_counts(options, typical)
     usual = {size: costs.step(blocks, size, level, profile.backend) for size in batches}
     alone = local_seconds(profile, usual, batches, None if seen.given_seconds else options.input)
@@ -173,8 +164,8 @@ def _method_plan(
         budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
     sampled = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
     entry = np.repeat(np.arange(len(sampled)), sampled)[world.fleet.group]  # of each client
-    groups = [(group, np.flatnonzero(entry == index)) for index, group in enumerate(scenario.fleet)]
-    blocks, total = setup.sizes.blocks, seen.total(len(rows))
+    groups = [(group, np.flatnonzero(entry == index).tolist()) for index, group in enumerate(scenario.fleet)]
+    total = seen.total(len(rows))
     joules = sum(row.joules for row in rows)
     scale = joules / total["joules.nominal"] if total["joules.nominal"] else 1.0
     count = max(1, len(rows))
@@ -193,9 +184,7 @@ def _method_plan(
         holds_back=_holds_back(rows, timeline_of(seen.log), total),
         in_vain=in_vain,
         budgets=budgets,
-        devices=tuple(
-            _device_plan(scenario, *each, world, costs, seen=seen, blocks=blocks, rows=rows) for each in groups
-        ),
+        devices=tuple(_device_plan(scenario, *each, seen, rows) for each in groups),
     )
 
 

@@ -4,12 +4,12 @@ FedMLB (Kim et al. 2022, Tables 1 to 4) reports the exponential moving average o
 and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not reach a target.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.report.curves import Curve, curve_of
-from edgefl.report.paired import BySeed, compared
+from edgefl.report.paired import compared
 from edgefl.report.quantities import limit
 from edgefl.report.rows import Row, comparison_rows, described, remarks
 from edgefl.report.run_result import RunResult
@@ -27,19 +27,14 @@ class PaperRow(NamedTuple):
     ended: int  # the number of rounds of the shortest seed
     curves: dict[int, Curve]  # each seed's smoothed accuracy
 
-    def accuracies(self, round: int) -> BySeed | None:
-        """Each seed's smoothed accuracy at a round; ``None`` if a seed ended earlier."""
-        return _complete({seed: curve.at_round(round) for seed, curve in self.curves.items() if self.at[round]})
+    def accuracies(self, round: int) -> dict[int, float | None]:
+        """Each seed's smoothed accuracy at a round; none if a seed ended earlier."""
+        return {seed: curve.at_round(round) for seed, curve in self.curves.items() if self.at[round]}
 
-    def rounds_to(self, target: float) -> BySeed | None:
-        """The rounds that each seed needed for a target; ``None`` if a seed did not reach it."""
+    def rounds_to(self, target: float) -> dict[int, float | None]:
+        """The rounds that each seed needed for a target; none if nothing was trained."""
         curves, metric = self.curves if target in self.to else {}, self.compared.metric
-        return _complete({seed: curve.spent_to(target, "rounds", metric) for seed, curve in curves.items()})
-
-
-def _complete(found: Mapping[int, float | None]) -> BySeed | None:
-    known = {seed: value for seed, value in found.items() if value is not None}
-    return known if known and len(known) == len(found) else None
+        return {seed: curve.spent_to(target, "rounds", metric) for seed, curve in curves.items()}
 
 
 def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
@@ -94,9 +89,10 @@ def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: S
     return PaperRow(row, at, to if run.trained else {}, ended, curves)
 
 
-def _best(found: Sequence[BySeed | None], *, highest: bool) -> frozenset[int]:
-    """The rows with the best figure and those not decided against it; empty with fewer than two figures."""
-    known = {str(number): by_seed for number, by_seed in enumerate(found) if by_seed is not None}
+def _best(found: Sequence[dict[int, float | None]], *, highest: bool) -> frozenset[int]:
+    """The rows with the best figure and those not decided against it; empty with fewer than two complete figures."""
+    every = [{seed: value for seed, value in of.items() if value is not None} for of in found]
+    known = {str(row): of for row, of in enumerate(every) if of and len(of) == len(found[row])}
     return frozenset(int(row) for row in compared(known, highest=highest).leaders) if len(known) > 1 else frozenset()
 
 
