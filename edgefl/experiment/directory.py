@@ -170,11 +170,9 @@ class RunDirectory:
     def use_software(self, found: Mapping[str, str]) -> None:
         """Record the packages of a new run; check that a resumed run has those with which it began."""
         if self._asked is None and self.software != found:
-            raise UserError(
-                f"the run began with {in_words(self.software)}, found {in_words(found)}; results may differ, so "
-                f"continue it with {in_words(self.software)}",
-                file=str(self.path),
-            )
+            began, differ = in_words(self.software), "results may differ, so continue it with"
+            message = f"the run began with {began}, found {in_words(found)}; {differ} {began}"
+            raise UserError(message, file=str(self.path))
         self.software = dict(found)
 
     def run_finished(self, label: str, seed: int, entry: SeedResult, costs: Iterable[StepKey]) -> None:
@@ -208,11 +206,9 @@ class RunDirectory:
         self._state(self.finished.values()).write(self.paths.state)
 
     def _state(self, finished: Iterable[Finished]) -> State:
-        given = {"inputs": self.inputs, "software": self.software, "choices": self.choices}
-        return State(edgefl=__version__, schema_version=SCHEMA, finished=tuple(finished), **given)
+        return _state(self.inputs, self.software, self.choices, finished)
 
     def _state_file(self) -> Path:
-        """The file that says what is left to do."""
         for file in (self.paths.state, self.paths.faulted):
             if file.exists():
                 return file
@@ -265,14 +261,14 @@ def state_of(
     label, first = runs_of(summary)[0]
     recording = read_recording(paths.of(label, first.seed).events)  # only the log shows whether models were trained
     trained = bool(recording.digests or recording.evaluations)
-    return State(
-        edgefl=__version__,
-        schema_version=SCHEMA,
-        inputs={**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))},
-        software=summary.software,
-        choices=Choices(methods=tuple(summary.methods), device=device, train=trained),
-        finished=finished,
-    )
+    inputs = {**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))}
+    choices = Choices(methods=tuple(summary.methods), device=device, train=trained)
+    return _state(inputs, summary.software, choices, finished)
+
+
+def _state(inputs: dict[str, str], software: dict[str, str], choices: Choices, finished: Iterable[Finished]) -> State:
+    version = {"edgefl": __version__, "schema_version": SCHEMA}
+    return State(**version, inputs=inputs, software=software, choices=choices, finished=tuple(finished))
 
 
 def runs_of(summary: Summary) -> list[tuple[str, SeedResult]]:

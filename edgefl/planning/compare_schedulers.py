@@ -171,8 +171,6 @@ def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: Earl
 
 
 class _Updates(Listener):
-    """Keeps of each round (from 0) the clients whose updates were aggregated."""
-
     def __init__(self) -> None:
         self.aggregated: list[list[int]] = []
 

@@ -159,7 +159,6 @@ class Observation(Listener):
                 self._take(event, self.spent[event.round, event.client])
 
     def _bounds_of(self, event: Event) -> dict[Bound, float]:
-        """Return the seconds of local training at each bound, relative to nominal."""
         if self.given_seconds:
             return dict.fromkeys(BOUNDS, 1.0)
         profile, level = self.model.fleet.profiles[event.group], int(event.facts.get("level", 0))
@@ -201,7 +200,6 @@ class Observation(Listener):
 
 
 def _joules(event: Event, profile: DeviceProfile, bound: Bound) -> float:
-    """Joules of a wait, of the radio or of a transfer."""
     if event.kind == "idle":
         return idle_joules(profile, event.seconds, bound=bound)
     if event.kind == "radio":

@@ -33,7 +33,6 @@ from edgefl.wording import counted
 def _device_plan(
     scenario: Scenario, group: FleetGroup, clients: list[int], seen: Observation, rows: Sequence[RoundRow]
 ) -> DevicePlan:
-    """The plan of these clients, a group of the fleet, of ``rows`` with the whole model."""
     profile = group.profile
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a scenario's fleet, whose profiles are embedded")
@@ -189,7 +188,6 @@ def _method_plan(
 
 
 def _budget_plan(kind: str, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:
-    """How far one budget reaches if it is the only one of the run."""
     last = scenario.training.rounds
     spent = spent_by_round(columns_of(rows))[kind].tolist()
     paid = sum(at_most(each, limit) for each in spent)
@@ -250,7 +248,6 @@ _PHASES = {
 
 
 def _in_words(counts: Sequence[tuple[Bottleneck, int]]) -> str:
-    """Return the phase that limits most rounds, and the device or link that most often does so."""
     (limit, count), *_ = counts
     phase, preposition = _PHASES[limit.phase]
     name = f"link {limit.name}" if "→" in limit.name else limit.name

@@ -41,8 +41,6 @@ AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True
 
 
 class _EventFile(Listener):
-    """Writes events to an open Parquet file."""
-
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
         self.waiting: list[Event] = []

@@ -201,7 +201,6 @@ def _changed(column: Column, known: Sequence[bool]) -> list[str]:
 
 
 def _names(rows: Sequence[Row]) -> list[Column]:
-    """The columns that name the rows."""
     several = len({row.run for row in rows}) > 1
     return [words("run", [row.run for row in rows])] * several + [words("method", [row.label for row in rows])]
 

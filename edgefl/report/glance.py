@@ -235,7 +235,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
-    """Who is first to a target."""
     start = f"First to {_goal(goal, rows[0])}:"
     standing, compared = compare_target(run, goal), [row for row in rows if row.label in run.compared]
     if standing is None:

@@ -48,7 +48,6 @@ def _batteries(run: RunResult) -> str:
 
 
 def _absent(run: RunResult) -> str:
-    """The clients that never took part, and why."""
     found = [each.absent or Absent(away=0, unselected=0) for label in run.compared for each in run.results[label]]
     reasons = {
         "never available when clients were selected": [each.away for each in found],

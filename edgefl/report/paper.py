@@ -120,7 +120,6 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
 
 
 def _data(row: PaperRow) -> dict[str, object]:
-    """A row for JSON."""
     compared, missing = row.compared, {"mean": None, "half_width": None}
     return {
         "run": compared.run,

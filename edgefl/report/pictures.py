@@ -131,7 +131,6 @@ def _shown(metric: Metric) -> float:
 
 
 def _budgets(runs: Sequence[RunResult]) -> list[tuple[str, float]]:
-    """The kinds and limits of all budgets, in order."""
     return sorted({each for run in runs for each in run.budgets})
 
 

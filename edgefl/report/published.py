@@ -104,7 +104,6 @@ _BEYOND = {"more than": 0.5, "less than": -0.5}
 
 
 def _words(entry: dict[str, Any]) -> str:
-    """The name of the number."""
     words = [str(entry["metric"]).replace("_", " ")]
     words += [f"{100 * entry['accuracy']:g} %"] if entry.get("accuracy") else []
     words += [f"at round {entry['round']}"] if entry.get("round") else []

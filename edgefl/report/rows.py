@@ -311,7 +311,6 @@ _WORK = (
 
 
 def _lost_work(row: Row) -> list[str]:
-    """A sentence about refused jobs, rounds without an update, broken transfers and lost updates, of all seeds."""
     found = [words.format(count) for path, words in _WORK if (count := row.total(path))]
     lost, of = row.lost
     if 0 < lost < of:

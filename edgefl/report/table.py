@@ -187,7 +187,6 @@ JSON_SCHEMA = 2
 
 
 def _fields(key: str, value: Value) -> list[tuple[str, object]]:
-    """A value with its names in CSV."""
     match value:
         case Estimate():
             return [(key, value.mean), (f"{key}_half_width", value.half_width)]
@@ -262,7 +261,6 @@ def _filled(line: str, width: int) -> str:
 
 
 def _paragraph(lines: Sequence[str]) -> str:
-    """Sentences in Markdown, each on its own line."""
     shown = [re.sub(r"^(\d+(?=[.)])|(?=[#+=-]))", r"\1\\", _markdown(line)) for line in lines if line]
     return "".join(f"{line}  \n" for line in shown)
 

@@ -184,7 +184,6 @@ def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[
 
 @contextmanager
 def _taken(out: Path, ids: list[str]) -> Iterator[None]:
-    """Lock the folder of a sweep for this process."""
     lock, state = FileLock(out / SWEEP_LOCK), out / SWEEP
 
     def check() -> None:

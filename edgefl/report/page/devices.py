@@ -158,7 +158,6 @@ def _share(group: Mapping[str, Any]) -> str:
 
 
 def _nominal(figure: Any) -> float | None:
-    """The nominal value of a profile's figure, which may have bounds."""
     value = figure.get("nominal") if isinstance(figure, dict) else figure
     return float(value) if isinstance(value, int | float) else None
 

@@ -164,7 +164,6 @@ _PHASES = {
 
 
 def _front(series: Sequence[Series], kind: str) -> str:
-    """A sentence about the Pareto front over a kind of cost."""
     points = front_over(series, kind)
     if not points:
         return "nothing was evaluated."
@@ -187,7 +186,6 @@ _FATES = {"prefetched_in_vain": "prefetched but not used", "broken": "of broken 
 
 
 def _traffic(series: Sequence[Series]) -> list[list[str]]:
-    """Rows of bytes by method and direction, the mean over seeds."""
     rows = []
     for one in series:
         found = [traffic_of(timeline) for timeline in one.timelines]

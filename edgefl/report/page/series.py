@@ -95,7 +95,6 @@ def _held(series: Series, *, trained: bool) -> list[dict[str, Any]]:
 
 
 def _short(values: Any) -> list[float]:
-    """Numbers for JSON, with seven significant digits."""
     return [float(f"{value:.7g}") for value in np.asarray(values, dtype=np.float64).tolist()]
 
 

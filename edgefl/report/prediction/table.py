@@ -151,7 +151,6 @@ def _gap(gap: float, relative: float | None, dimension: str) -> str:
 def _data(
     found: Against, rows: Sequence[Mapping[str, object]], notes: list[str], sentences: list[tuple[str, list[str]]]
 ) -> dict[str, Any]:
-    """The comparison for JSON, in base units and full precision."""
     runs = {"predicted": found.predicted, "measured": found.measured}
     return {
         "runs": [{"run": name, "path": str(run.given)} for name, run in runs.items()],
@@ -208,7 +207,6 @@ def _sections(found: Against) -> list[tuple[str, list[str]]]:
 
 
 def _largest(found: Against) -> list[Gap]:
-    """The largest gaps in phases of all methods, that differ."""
     phases = set(PHASES) - {"wait"}  # what a client waits for follows from the phases of others
     gaps = [gap for *_, each in found.every for gap in each.gaps if gap.gap and gap.what in phases]
     return sorted(gaps, key=lambda gap: -abs(gap.gap))[:_SHOWN]

@@ -73,7 +73,6 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
 
 
 def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Bar]]:
-    """The bars of each client and cell within the window."""
     bars: list[tuple[str, _Bar]] = []
     for each in timeline.transfers:
         name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")

@@ -161,7 +161,6 @@ def _transfer(each: Transfer, track: Track, broken: Broken | None) -> Slice:
 
 
 def _failures(timeline: Timeline) -> Iterable[Slice]:
-    """When clients and links were down, each on a track of its own."""
     for number, (what, spans) in enumerate(sorted(timeline.failures.items())):
         track = Track(ROUNDS, (2, number), f"{what}: failures")
         name = "crashed" if what.startswith("client ") else "outage"
@@ -236,7 +235,6 @@ def _counter(link: Link, what: str, moment: float, **values: float) -> dict[str,
 
 
 def _names(threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
-    """Events that set the names and the order of the tracks."""
     tracks = [(process, 0, "process", process, name) for process, name in _PROCESSES.items()]
     tracks += [(track.process, number, "thread", number, track.name) for track, number in threads.items()]
     for process, thread, what, order, name in tracks:

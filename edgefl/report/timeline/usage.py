@@ -45,7 +45,6 @@ class _Path(NamedTuple):
 
 
 def _paths(timeline: Timeline) -> list[_Path]:
-    """The critical path of each round."""
     jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
     relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
     for each in timeline.transfers:
