@@ -60,18 +60,10 @@ def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence
         def joules(of: Range) -> Range:
             return Range.of(lambda bound: compute_joules(profile, share * getattr(of, bound), bound=bound))
 
-        return OnDevice(
-            profile.name,
-            profile.software,
-            sum(batches.values()),
-            fits(profile, peak),
-            peak,
-            Range.of(lambda bound: value(profile.memory.training, bound)),
-            seconds,
-            joules(seconds),
-            step,
-            joules(step),
-            step_evidence(profile, (step.operators for step in steps.values())),
-        )
+        room = Range.of(lambda bound: value(profile.memory.training, bound))
+        costs_of = seconds, joules(seconds), step, joules(step)
+        evidence = step_evidence(profile, (each.operators for each in steps.values()))
+        count = sum(batches.values())
+        return OnDevice(profile.name, profile.software, count, fits(profile, peak), peak, room, *costs_of, evidence)
 
     return [on(profile) for profile in profiles]

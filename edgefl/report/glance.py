@@ -294,11 +294,8 @@ def standings(run: RunResult) -> dict[str, Comparison | None]:
 def seconds_of_a_seed(run: RunResult) -> float | None:
     """Real seconds of one more seed of all methods: the median time between the files of two runs, for each method."""
     try:
-        written = sorted(
-            run.paths.of(label, each.seed).rounds.stat().st_mtime
-            for label, results in run.results.items()
-            for each in results
-        )
+        places = [run.paths.of(label, each.seed) for label, results in run.results.items() for each in results]
+        written = sorted(place.rounds.stat().st_mtime for place in places)
     except OSError:
         return None
     gaps = [later - earlier for earlier, later in pairwise(written)]

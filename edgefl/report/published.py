@@ -13,7 +13,7 @@ from edgefl.errors import UserError
 from edgefl.record.figures import finite, spent_by_round
 from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import by_run, described, run_names
+from edgefl.report.rows import by_run, described, named
 from edgefl.report.run_result import RunResult
 from edgefl.report.table import MISSING, Column, Table, hidden, words
 from edgefl.wording import grouped
@@ -72,9 +72,9 @@ def shortened(run: RunResult) -> str | None:
     '20 of 500 rounds: the published numbers are for all 500.'
     """
     rounds = (run.scenario.get("training") or {}).get("rounds")
-    for named, file in shipped.files("scenarios").items():
+    for scenario, file in shipped.files("scenarios").items():
         # The path consists of the paper's folder and the figure: papers/fedbr/fig4 contains fedbr_fig4.
-        if named.startswith("papers/") and "_".join(named.split("/")[1:]) == str(run.scenario.get("name")):
+        if scenario.startswith("papers/") and "_".join(scenario.split("/")[1:]) == str(run.scenario.get("name")):
             whole = int(read_yaml(file)["training"]["rounds"])
             if rounds is not None and rounds < whole:
                 return f"{rounds} of {whole} rounds: the published numbers are for all {whole}."
@@ -169,7 +169,7 @@ def orderings(found: list[Published]) -> list[str]:
 
 def published_table(runs: Sequence[RunResult]) -> Table:
     """Published numbers, ours and the gaps; below them whether the paper's order holds."""
-    found = {name: comparisons(run) for name, run in zip(run_names(runs), runs, strict=True)}
+    found = {name: comparisons(run) for name, run in named(runs).items()}
     rows = [each for of_run in found.values() for each in of_run]
     orders = {name: orderings(each) for name, each in found.items()}
     shorter = {name: list(filter(None, [shortened(run)])) for name, run in zip(found, runs, strict=True)}

@@ -82,29 +82,24 @@ class Row:
 
 def comparison_rows(*runs: RunResult) -> list[Row]:
     """One row a method, runs in the order given and methods in their scenario's order."""
-    names, metrics = run_names(runs), sorted({run.metric.name for run in runs})
+    metrics = sorted({run.metric.name for run in runs})
     if len(metrics) > 1:
         raise UserError(f"expected runs with the same metric, found {' and '.join(metrics)}")
-    return [
-        _row(name, label, results, run)
-        for name, run in zip(names, runs, strict=True)
-        for label, results in run.moments.items()
-    ]
+    return [_row(name, label, of, run) for name, run in named(runs).items() for label, of in run.moments.items()]
 
 
-def run_names(runs: Sequence[RunResult]) -> list[str]:
-    """A unique name for each run: its scenario's, the values that differ, the folder's, or the path."""
+def named(runs: Sequence[RunResult]) -> dict[str, RunResult]:
+    """The runs by unique names: their scenarios', the values that differ, the folders', or the paths."""
     own, *others = zip(*(run.names for run in runs), strict=True)
-    for names in (own, _names_by_values(runs), *others):
-        if len(set(names)) == len(runs):
-            return list(names)
-    return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+    numbered = [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+    choices = (own, _names_by_values(runs), *others, numbered)
+    return dict(zip(next(names for names in choices if len(set(names)) == len(runs)), runs, strict=True))
 
 
 def named_methods(runs: Sequence[RunResult]) -> list[tuple[RunResult, str, str]]:
     """Each method of each run: the run, the label, and its name, which begins with the run's if there are several."""
-    named = zip(run_names(runs), runs, strict=True)
-    return [(run, of, f"{name}: {of}" if len(runs) > 1 else of) for name, run in named for of in run.labels]
+    names = [(name, run, label) for name, run in named(runs).items() for label in run.labels]
+    return [(run, label, f"{name}: {label}" if len(runs) > 1 else label) for name, run, label in names]
 
 
 def _names_by_values(runs: Sequence[RunResult]) -> list[str]:
@@ -193,7 +188,7 @@ def described(runs: Sequence[RunResult]) -> list[dict[str, object]]:
     """For JSON: each run's name, which depends on the other runs shown, and its path, which does not."""
     return [
         {"run": name, "path": str(run.given), **({} if run.setting is None else {"setting": run.setting})}
-        for name, run in zip(run_names(runs), runs, strict=True)
+        for name, run in named(runs).items()
     ]
 
 

@@ -11,7 +11,6 @@ from edgefl.report.timeline.trace import Window, window_of
 from edgefl.wording import grouped
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _PREFETCH = "prefetch for the next round"
@@ -62,7 +61,13 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
             height = 0.2 if thin and both else 0.5 if both else 0.62
             looks = {"edgecolor": "white", "linewidth": 0.8, "alpha": 1.0 if bar.whole else 0.5, **_LOOKS[bar.word]}
             ax.barh(row + shift, end - begin, left=begin - window.began, height=height, **looks)
-    _name_rows(ax, timeline, rows, f"client {round.critical}")
+    devices = {f"client {client}": timeline.device_of(client) for client in timeline.groups}
+    ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
+    for name, label in zip(rows, ax.get_yticklabels(), strict=True):
+        label.set_fontweight("bold" if name == f"client {round.critical}" else "normal")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(left=False)
+    plain(ax, "x", ("top", "right", "left"))
     ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
     ax.set_xlim(0, 1.02 * (round.ended - round.began))
     ax.set_xlabel("seconds of virtual time since the round began")
@@ -82,17 +87,6 @@ def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Ba
     bars += [(f"client {of.client}", _Bar("compute", of.started, of.ended, of.whole)) for of in timeline.computations]
     bars += [(f"client {of.client}", _Bar("framework", of.started, of.ended, True)) for of in timeline.frameworks]
     return grouped((name, bar) for name, bar in bars if window.holds(bar.started, bar.ended))
-
-
-def _name_rows(ax: Axes, timeline: Timeline, rows: Sequence[str], critical: str) -> None:
-    devices = {f"client {client}": timeline.device_of(client) for client in timeline.groups}
-    ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
-    for name, label in zip(rows, ax.get_yticklabels(), strict=True):
-        if name == critical:
-            label.set_fontweight("bold")
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(left=False)
-    plain(ax, "x", ("top", "right", "left"))
 
 
 def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
