@@ -26,12 +26,11 @@ BATCHES = (2, 3, 5)
 
 @dataclass(frozen=True)
 class AffineCost:
-    """The costs of one local step as value + slope · batch, operator by operator in the order of execution."""
+    """The costs of one local step as value + slope · batch, see :attr:`Trace.numbers`."""
 
     executed: tuple[Record, ...]
-    value: NDArray[np.int64]  # rows of MACs, FLOPs, bytes and live bytes [4, operators]
+    value: NDArray[np.int64]
     slope: NDArray[np.int64]
-    brought: tuple[int, int]  # value and slope of the bytes that existed before the step
 
     @staticmethod
     def through(traces: tuple[Trace, ...]) -> AffineCost | None:
@@ -41,21 +40,12 @@ class AffineCost:
             return None
         step = second.batch - first.batch
         slope, remainder = np.divmod(second.numbers - first.numbers, step)
-        brought_slope = (second.brought_bytes - first.brought_bytes) // step
-        law = AffineCost(
-            first.executed,
-            value=first.numbers - slope * first.batch,
-            slope=slope,
-            brought=(first.brought_bytes - brought_slope * first.batch, brought_slope),
-        )
-        fits = not remainder.any() and np.array_equal(law.value + slope * check.batch, check.numbers)
-        return law if fits and law._brought(check.batch) == check.brought_bytes else None
+        value = first.numbers - slope * first.batch
+        fits = not remainder.any() and np.array_equal(value + slope * check.batch, check.numbers)
+        return AffineCost(first.executed, value, slope) if fits else None
 
     def at(self, batch: int) -> StepCost:
-        return step_cost(batch, self.executed, self.value + self.slope * batch, self._brought(batch))
-
-    def _brought(self, batch: int) -> int:
-        return self.brought[0] + self.brought[1] * batch
+        return step_cost(batch, self.executed, self.value + self.slope * batch)
 
 
 class CostModel:

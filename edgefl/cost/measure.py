@@ -101,13 +101,10 @@ def mean_cost(costs: Sequence[tuple[float, StepCost]]) -> StepCost:
     )
 
 
-def step_cost(batch: int, executed: Sequence[Record], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
-    """The summed cost of a step on ``batch`` images.
-
-    ``numbers`` are rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``; ``brought_bytes`` existed before the
-    step.
-    """
-    macs, flops, touched, live = numbers
+def step_cost(batch: int, executed: Sequence[Record], numbers: NDArray[np.int64]) -> StepCost:
+    """The summed cost of a step on ``batch`` images; ``numbers`` are as of :attr:`Trace.numbers`."""
+    brought_bytes = int(numbers[3, -1])
+    macs, flops, touched, live = numbers[:, :-1]
     counts = Counter(
         (each.name, flop, moved, each.kind, each.groups, each.pixels)
         for each, flop, moved in zip(executed, flops.tolist(), touched.tolist(), strict=True)
@@ -144,13 +141,13 @@ class Trace:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """MACs, FLOPs, bytes and live bytes ``[4, operators]``."""
+        """MACs, FLOPs, bytes and live bytes ``[4, operators + 1]``; the last column: before the step."""
         rows = [(record.macs, record.flops, record.bytes, record.live) for record in self.records]
-        return np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        return np.array([*rows, (0, 0, 0, self.brought_bytes)], dtype=np.int64).T
 
     @property
     def cost(self) -> StepCost:
-        return step_cost(self.batch, self.executed, self.numbers, self.brought_bytes)
+        return step_cost(self.batch, self.executed, self.numbers)
 
 
 ALIKE = (Variant(1.0, {}),)

@@ -10,7 +10,8 @@ layer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from traceback import walk_stack
 from types import FrameType
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
+from edgefl.models.fake import tensors_in
 from edgefl.models.mode import using
 
 
@@ -154,21 +156,17 @@ _NORMS |= {"cudnn_batch_norm", "native_group_norm"}
 _REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"}
 
 
+@lru_cache(maxsize=1)  # every share of a model needs them
 def traced_axes(model: BlockModel) -> list[Axes]:
     """The dimensions of each tensor of a model's layout, in its order, in groups of channels.
 
     The inputs of the first layers and the outputs of the model are always whole.
     """
-    with model.calls():
-        return _traced_axes(model)
-
-
-def _traced_axes(model: BlockModel) -> list[Axes]:
     weights, tracing = model.zero_weights(), Tracing(model)
     for block in weights:
         for tensor in block.values():
             tracing.name(tensor, tuple(tracing.groups.new(size) for size in tensor.shape))
-    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), tracing:
+    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), model.calls(), tracing:
         outputs = model.apply_blocks(weights, model.inputs(_BATCH))
     for axis in tracing.axes(outputs):
         tracing.groups.keep(axis)
@@ -199,8 +197,8 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         outputs = func(*args, **(kwargs or {}))
         operator = func.overloadpacket.__name__
-        operands = [each for each in _flat(args) if isinstance(each, Tensor)]
-        results = [each for each in _flat((outputs,)) if isinstance(each, Tensor)]
+        operands = list(tensors_in(args))
+        results = list(tensors_in((outputs,)))
         if results and any(self._is_cut(each) for each in operands):
             found = self._related(operator, func, args, operands, results[0])
             if found is None or [_size(axis) for axis in found] != list(results[0].shape):
@@ -364,14 +362,6 @@ def _permuted(operator: str, args: Any, first: Axes) -> Axes:
     if len(order) > 1:
         order[one], order[other] = order[other], order[one]
     return tuple(order)
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for each in values:
-        if isinstance(each, list | tuple):
-            yield from _flat(each)
-        else:
-            yield each
 
 
 def layer_in(frames: Iterable[FrameType], module: nn.Module) -> str:

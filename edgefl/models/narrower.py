@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Mapping
 from traceback import walk_tb
 from typing import Any, Literal
@@ -15,10 +14,10 @@ from torch.nn.modules.conv import _ConvNd
 
 from edgefl.errors import UserError, first_line
 from edgefl.models.block_model import BlockModel, Nested
-from edgefl.models.channels import Axes, Axis, kept_numbers, layer_in, sizes_of, traced_axes
+from edgefl.models.channels import Axis, kept_numbers, layer_in, sizes_of, traced_axes
 from edgefl.models.layout import Entry, Numbers, Weights, grouped, taken
 from edgefl.models.mode import using
-from edgefl.models.norm import BatchNorm, GroupNorm
+from edgefl.models.norm import GroupNorm
 
 Rounding = Literal["up", "down"]
 
@@ -45,9 +44,7 @@ class Cut:
 
     def __init__(self, whole: BlockModel, share: float, rounding: Rounding = "up") -> None:
         self._whole = whole
-        if whole not in _AXES:
-            _AXES[whole] = traced_axes(whole)
-        self._axes = _AXES[whole]
+        self._axes = traced_axes(whole)
         sizes = sizes_of([axis for axes in self._axes for axis in axes])
         if not sizes:
             raise UserError(
@@ -156,10 +153,6 @@ def _numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Numbers:
     return len(numbers) if torch.equal(numbers, torch.arange(len(numbers))) else numbers
 
 
-_AXES: weakref.WeakKeyDictionary[BlockModel, list[Axes]] = weakref.WeakKeyDictionary()
-"""The groups of channels of each model, which every share of it needs."""
-
-
 def _resize(layer: Any, before: Mapping[str, torch.Size]) -> None:
     """Set the sizes that a layer keeps besides its tensors."""
     weight = layer._parameters.get("weight")
@@ -173,8 +166,6 @@ def _resize(layer: Any, before: Mapping[str, torch.Size]) -> None:
         layer.out_features, layer.in_features = weight.shape
     elif isinstance(layer, nn.Embedding):
         layer.embedding_dim = weight.shape[1]
-    elif isinstance(layer, BatchNorm):
-        layer.channels = weight.shape[0]
     elif isinstance(layer, GroupNorm):
         layer.groups, layer.channels = layer.groups_of(weight.shape[0]), weight.shape[0]
     elif isinstance(layer, _NormBase):

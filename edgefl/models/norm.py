@@ -79,7 +79,6 @@ class BatchNorm(nn.Module):
 
     def __init__(self, channels: int, momentum: float = 0.1) -> None:
         super().__init__()
-        self.channels = channels
         self.momentum = momentum
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))

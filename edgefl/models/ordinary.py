@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from traceback import walk_stack
@@ -23,7 +23,7 @@ from edgefl.models.fake import as_float32, draws_globally, numberless
 from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.module_state import HOOKS, attributes_of, check_tensors, mark_remade, settle, words_of
+from edgefl.models.module_state import HOOKS, attributes_of, check_attributes, check_tensors, mark_remade, words_of
 from edgefl.models.norm import is_refusal
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions, backward_of
@@ -90,16 +90,14 @@ class OrdinaryModel(ModelSpec):
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
         fresh = partial(self._drawn, sample_shape=sample_shape, classes=classes)
-        module, checked = fresh(0), not numberless()
-        twin = fresh(0) if checked else None
-        before = dict(attributes_of(module))
+        module, twin, checked = fresh(0), fresh(0), not numberless()
+        before = dict(attributes_of(twin))
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        samples, facts = _called(module, twin, sample_shape, expected, types)
+        samples, facts = _called(twin, sample_shape, expected, types)
         inputs = drawn_inputs((samples, *sample_shape), facts["input_type"], facts["tokens"])
-        if twin is None:
-            mark_remade(module, module, before)
-        else:
-            settle(module, twin, inputs, reshapes=facts["reshapes"])
+        if checked:
+            check_attributes(twin, inputs, reshapes=facts["reshapes"])
+        mark_remade(module, twin, before, checked=checked)
         _check_adapters(facts["unused"])
         state = without_adapters(module.state_dict(keep_vars=True))
 
@@ -130,8 +128,8 @@ class OrdinaryModel(ModelSpec):
             if self.lora is not None:
                 add_adapters(module, self.lora)
         for name, layer in module.named_modules():
-            for kind, problem in _UNFIT.items():
-                if isinstance(layer, kind):
+            for unfit, problem in _UNFIT:
+                if unfit(layer):
                     raise UserError(f"{words_of(module, name)} {problem}")
         module = as_float32(module)
         correct(module)
@@ -145,11 +143,20 @@ class OrdinaryModel(ModelSpec):
         return module
 
 
-_UNFIT: Mapping[type, str] = {
-    LazyModuleMixin: "gets its size from its first input, so it has no initial values; write its size",
-    torch.jit.ScriptModule: "is compiled by TorchScript, so it cannot be called with other weights; use the module "
-    "that was compiled",
-}
+_UNFIT: Sequence[tuple[Callable[[Any], bool], str]] = (
+    (
+        lambda layer: isinstance(layer, LazyModuleMixin),
+        "gets its size from its first input, so it has no initial values; write its size",
+    ),
+    (
+        lambda layer: isinstance(layer, torch.jit.ScriptModule),
+        "is compiled by TorchScript, so it cannot be called with other weights; use the module that was compiled",
+    ),
+    (
+        lambda layer: isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats,
+        "averages over all batches of its own (momentum=None), which has no mean over clients; give it a momentum",
+    ),
+)
 
 
 def _checkpoint(module: nn.Module) -> None:
@@ -203,20 +210,15 @@ _Called = tuple[int, dict[str, Any]]
 
 
 def _called(
-    module: nn.Module,
-    twin: nn.Module | None,
-    sample_shape: tuple[int, ...],
-    expected: tuple[int, ...],
-    input_types: Sequence[torch.dtype],
+    module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
 ) -> _Called:
     """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
+            if not numberless():
+                check_tensors(module, drawn_inputs((samples, *sample_shape), each), reshapes=reshapes)
             try:
-                if twin is not None:
-                    with torch.random.fork_rng(devices=[]):
-                        check_tensors(twin, drawn_inputs((samples, *sample_shape), each), reshapes=reshapes)
                 return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
             except UserError as error:
                 if "view size" in str(errors.setdefault(each, error)):  # which a copy may mend
@@ -231,12 +233,6 @@ def _checked(
     module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
 ) -> _Called:
     """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
-            raise UserError(
-                f"{words_of(module, name)} averages over all batches of its own (momentum=None), "
-                "which has no mean over clients; give it a momentum"
-            )
     whole = BlockModel(
         {"model": module},
         module=module,

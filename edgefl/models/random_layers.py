@@ -114,25 +114,28 @@ def _shifted(state: Tensor, by: int) -> Tensor:
     return (state >> by) & ((1 << (64 - by)) - 1)
 
 
-def _dropout(self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> Tensor:
-    return self.dropped(input, input.shape, p) if training else input
-
-
-def _feature_dropout(
-    self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
-) -> Tensor:
-    return self.dropped(input, _features(input), p) if training else input
+def _whole(input: Tensor) -> tuple[int, ...]:
+    return tuple(input.shape)
 
 
 def _features(input: Tensor) -> tuple[int, ...]:
     return (*input.shape[:2], *(1,) * (input.dim() - 2))
 
 
+def _dropout(shape: Callable[[Tensor], tuple[int, ...]]) -> Callable[..., Tensor]:
+    def dropped(
+        self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
+    ) -> Tensor:
+        return self.dropped(input, shape(input), p) if training else input
+
+    return dropped
+
+
 _SELU_LEAST = -1.7580993408473766
 """The value of SELU for a dropped input, minus its scale times its slope (Klambauer et al. 2017)."""
 
 
-def _alpha(whole: Callable[[Tensor], Sequence[int]]) -> Callable[..., Tensor]:
+def _alpha(shape: Callable[[Tensor], tuple[int, ...]]) -> Callable[..., Tensor]:
     """Alpha dropout (Klambauer et al. 2017): mean 0 and variance 1 remain those of the output."""
 
     def dropped(
@@ -142,7 +145,7 @@ def _alpha(whole: Callable[[Tensor], Sequence[int]]) -> Callable[..., Tensor]:
             return input
         if p == 1:
             return torch.zeros_like(input)
-        kept = self.uniform(whole(input)) >= p
+        kept = self.uniform(shape(input)) >= p
         scale: float = ((1 - p) * (1 + p * _SELU_LEAST**2)) ** -0.5
         return scale * (torch.where(kept, input, _SELU_LEAST) - p * _SELU_LEAST)
 
@@ -257,13 +260,9 @@ def _called_in_parts(self: RandomFunctions, *args: Any, **options: Any) -> Any:
 
 
 _REPLACED: dict[Any, Callable[..., Tensor]] = {
-    F.dropout: _dropout,
-    torch.dropout: _dropout,
-    F.dropout1d: _feature_dropout,
-    F.dropout2d: _feature_dropout,
-    F.dropout3d: _feature_dropout,
-    torch.feature_dropout: _feature_dropout,
-    F.alpha_dropout: _alpha(lambda input: input.shape),
+    **dict.fromkeys((F.dropout, torch.dropout), _dropout(_whole)),
+    **dict.fromkeys((F.dropout1d, F.dropout2d, F.dropout3d, torch.feature_dropout), _dropout(_features)),
+    F.alpha_dropout: _alpha(_whole),
     F.feature_alpha_dropout: _alpha(_features),
     F.rrelu: _rrelu,
     F.gumbel_softmax: _gumbel_softmax,

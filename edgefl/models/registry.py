@@ -246,8 +246,15 @@ def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generat
     draw: Any = getattr(module, "initialise", None)
     if draw is not None:  # a layer that draws its own tensors, as those of plug-ins may
         draw(own, generator)
+    elif isinstance(module, Conv2d) and module.fan_out:
+        nn.init.kaiming_normal_(own["weight"], mode="fan_out", nonlinearity="relu", generator=generator)
+        if "bias" in own:
+            own["bias"].zero_()
     elif isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        _fill_layer(module, own, generator)
+        nn.init.kaiming_uniform_(own["weight"], a=math.sqrt(5), generator=generator)
+        if "bias" in own:
+            bound = 1 / math.sqrt(own["weight"][0].numel())
+            own["bias"].uniform_(-bound, bound, generator=generator)
     elif isinstance(module, nn.Embedding):
         own["weight"].normal_(generator=generator)
     elif "weight" not in own or own["weight"].ndim == 1:
@@ -257,16 +264,3 @@ def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generat
         raise TypeError(
             f"no initial values are known for {type(module).__name__}; give it a method initialise(tensors, generator)"
         )
-
-
-def _fill_layer(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    weight = own["weight"]
-    if isinstance(module, Conv2d) and module.fan_out:
-        nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu", generator=generator)
-        if "bias" in own:
-            own["bias"].zero_()
-        return
-    nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
-    if "bias" in own:
-        bound = 1 / math.sqrt(weight[0].numel())
-        own["bias"].uniform_(-bound, bound, generator=generator)
