@@ -223,7 +223,7 @@ class BlockModel(nn.Module):
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
-        at = {id(each): (index, name) for index, name, each, _ in grouped(self._sequence, self.module)}
+        at = {id(each): place for place, each in self.own.items()}
         self._parts = [CalledPart(block, at) for block in self._sequence]
         self._whole = None if self.module is None else CalledPart(self.module, at)
         for layer in self.modules():
@@ -242,6 +242,11 @@ class BlockModel(nn.Module):
     def depth(self) -> int:
         """M, the number of blocks."""
         return len(self._sequence)
+
+    @property
+    def own(self) -> dict[tuple[int, str], Tensor]:
+        """The skeleton's own tensors, by block and name."""
+        return {(index, name): each for index, name, each, _ in grouped(self._sequence, self.module)}
 
     @property
     def slimmable(self) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
-from edgefl.models.layout import FROZEN, switch, variables
+from edgefl.models.layout import FROZEN, content_of, switch, variables
 from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
 
 Place = tuple[str, str]
@@ -187,8 +187,7 @@ class _Printer(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            content = value.detach().cpu().contiguous()
-            return bytes, (str(content.shape).encode() + content.flatten().view(torch.uint8).numpy().tobytes(),)
+            return str, (content_of(value),)
         if isinstance(value, torch.Generator):
             return bytes, (value.get_state().numpy().tobytes(),)
         if isinstance(value, nn.Module) or (callable(value) and not isinstance(value, type)):

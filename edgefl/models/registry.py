@@ -13,7 +13,7 @@ from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
 from edgefl.models.fake import WithoutNumbers, keep_shapes
-from edgefl.models.layout import grouped, matching, tensors_of
+from edgefl.models.layout import matching, tensors_of
 from edgefl.models.norm import Norm, NormKind, norm_of
 from edgefl.models.pretrained import Weights, load, name_of
 from edgefl.models.slimmable import Conv2d
@@ -114,7 +114,7 @@ def build_model(
         vector = initial_vector(model, 0)
     weights = model.layout.weights(*model.layout.split(vector))
     with torch.no_grad():
-        for index, name, tensor, _ in grouped(model.blocks.values(), model.module):
+        for (index, name), tensor in model.own.items():
             tensor.copy_(weights[index][name])
     return model
 
@@ -171,7 +171,7 @@ def checked_model(answer: object) -> BlockModel:
         raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
     if not answer.layout.parameter_count:
         raise WrongAnswer(f"expected a model with parameters, found {answer.depth} blocks without any")
-    trained = {id(tensor) for _, _, tensor, _ in grouped(answer.blocks.values(), answer.module)}
+    trained = set(map(id, answer.own.values()))
     of_parameters = {name for name, _ in answer.named_parameters()}
     for name, tensor in [*answer.named_parameters(), *answer.named_buffers()]:
         fractions = name in of_parameters or tensor.is_floating_point()

@@ -167,29 +167,27 @@ def _named_starts(nodes: Sequence[fx.Node], names: Sequence[str]) -> list[tuple[
 
 
 def _found_starts(nodes: Sequence[fx.Node], module: nn.Module) -> list[tuple[fx.Node, str]]:
-    first = {str(node.target): node for node in reversed(nodes) if node.op == "call_module"}
-    with_weights = [node for node in nodes if node in first.values() and _has_matrix(_called(module, node))]
-    starts = [(node, str(node.target)) for node in with_weights]
+    first: dict[str, fx.Node] = {}
+    for node in nodes:
+        if node.op == "call_module":
+            first.setdefault(str(node.target), node)
+    starts = [
+        (node, name)
+        for name, node in first.items()
+        if any(parameter.dim() > 1 for parameter in module.get_submodule(name).parameters())
+    ]
     if len(starts) > 1:
         # What has no parameters before the last block, such as pooling, belongs to it.
-        place = nodes.index(with_weights[-1])
+        place = nodes.index(starts[-1][0])
         while place > 0 and not _has_parameters(nodes[place - 1], module):
             place -= 1
         starts[-1] = nodes[place], starts[-1][1]
     return [(nodes[0], starts[0][1]), *starts[1:]] if starts else []
 
 
-def _called(module: nn.Module, node: fx.Node) -> nn.Module:
-    return module.get_submodule(str(node.target))
-
-
-def _has_matrix(module: nn.Module) -> bool:
-    return any(parameter.dim() > 1 for parameter in module.parameters())
-
-
 def _has_parameters(node: fx.Node, module: nn.Module) -> bool:
     if node.op == "call_module":
-        return any(True for _ in _called(module, node).parameters())
+        return any(True for _ in module.get_submodule(str(node.target)).parameters())
     return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
