@@ -252,7 +252,8 @@ class Layout:
     def with_local_part(self, model: Tensor, own: Tensor) -> Tensor:
         """A copy of a model ``[size]`` with other local tensors, one after another in ``own``."""
         result = model.clone()
-        for place, tensor in zip(self.local, own.split([each.stop - each.start for each in self.local]), strict=True):
+        sizes = [place.stop - place.start for place in self.local]
+        for place, tensor in zip(self.local, torch.split_with_sizes(own, sizes), strict=True):
             result[place] = tensor
         return result
 

@@ -16,7 +16,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError, first_line, one_line
-from edgefl.models.block_model import BlockModel, Names
+from edgefl.models.block_model import BlockModel
 from edgefl.models.channels import layer_in
 from edgefl.models.comparison import difference, drawn_inputs
 from edgefl.models.fake import as_float32, draws_globally, numberless
@@ -102,10 +102,10 @@ class OrdinaryModel(ModelSpec):
         state = without_adapters(module.state_dict(keep_vars=True))
 
         def of(blocks: Mapping[str, nn.Module], whole: str | None) -> BlockModel:
-            names: Names = "module" if self.lora is None else "trained part"
-            shape = {"sample_shape": sample_shape, "classes": classes, "align_block": max(1, len(blocks) - 2)}
-            of_module = {"module": module, "names": names, "fresh": fresh, "lora": self.lora}
-            return BlockModel(blocks, whole=whole, **shape, **of_module, **facts)
+            names = "module" if self.lora is None else "trained part"
+            own: dict[str, Any] = {"module": module, "names": names, "fresh": fresh, "lora": self.lora, **facts}
+            own |= {"sample_shape": sample_shape, "classes": classes, "align_block": max(1, len(blocks) - 2)}
+            return BlockModel(blocks, whole=whole, **own)
 
         model = of(*self.split(module, facts["input_type"], sample_shape))
         if checked and model.depth > 1 and (place := difference(model.again(), inputs)) is not None:

@@ -127,7 +127,7 @@ class TransformersModel(OrdinaryModel):
                 raise UserError(
                     f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}", field="args"
                 )
-        options = {"use_cache": False, "vocab_size" if self.head in _CAUSAL else "num_labels": classes}
+        options: dict[str, Any] = {"use_cache": False, "vocab_size" if self.head in _CAUSAL else "num_labels": classes}
         if self.head == "image_classification" and len(sample_shape) == 3:
             channels, height, width = sample_shape
             options |= {"num_channels": channels, "image_size": height if height == width else [height, width]}
