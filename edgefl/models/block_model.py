@@ -136,17 +136,13 @@ class BlockModel(nn.Module):
             what is trained, with the names that it has without adapters.
         fresh: makes the ordinary module again, with the values that its layers draw with a seed; by default values are
             drawn by the kinds of the layers.
-        copied: names of blocks that write to their input in place, which therefore get a copy of it.
         random: True if its layers draw random numbers.
         recomputes: True if a backward pass calls layers again (activation checkpointing).
         unused: see :class:`~edgefl.models.layout.Layout`.
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
-        pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         reshapes: True if its layers view tensors whose order in memory does not allow it.
-        local: names ``block.tensor`` of the tensors that each client keeps for itself.
-        numbers: False if its large tensors have shapes only, on the device ``meta``.
         lora: the adapters that are trained in place of its frozen weights, if it has any.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
@@ -162,27 +158,29 @@ class BlockModel(nn.Module):
         module: nn.Module | None = None,
         names: Names = "blocks",
         fresh: Callable[[int], nn.Module] | None = None,
-        copied: frozenset[str] = frozenset(),
         random: bool = False,
         recomputes: bool = False,
         unused: Collection[str] = (),
         whole: str | None = None,
         tokens: int | None = None,
-        pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
-        local: Collection[str] = (),
         input_type: torch.dtype = torch.float32,
         reshapes: bool = False,
-        task: Task | None = None,
-        numbers: bool = True,
         lora: Lora | None = None,
     ) -> None:
         super().__init__()
         self.sample_shape, self.classes, self.align_block = sample_shape, classes, align_block
-        self.input_type, self.tokens, self.task = input_type, tokens, task or Classification()
-        self.random, self.recomputes, self.reshapes, self.copied = random, recomputes, reshapes, copied
-        self.names, self.whole, self.fresh, self.pretrained = names, whole, fresh, pretrained
-        self.numbers, self.lora = numbers, lora
-        self.local, self.unused = frozenset(local), frozenset(unused)
+        self.input_type, self.tokens, self.lora = input_type, tokens, lora
+        self.random, self.recomputes, self.reshapes = random, recomputes, reshapes
+        self.names, self.whole, self.fresh, self.unused = names, whole, fresh, frozenset(unused)
+        self.task: Task = Classification()
+        self.copied = frozenset[str]()
+        """Names of blocks that write to their input in place, which therefore get a copy of it."""
+        self.pretrained: Mapping[str, Mapping[str, Tensor]] | None = None
+        """Values by block and name that replace the initial ones; ``None``: not read yet."""
+        self.local = frozenset[str]()
+        """Names ``block.tensor`` of the tensors that each client keeps for itself."""
+        self.numbers = True
+        """False if its large tensors have shapes only, on the device ``meta``."""
         self.new = frozenset[str]()
         """Blocks that a method added to those of the module."""
         self._split_into(blocks, module)

@@ -147,12 +147,6 @@ _BATCH = 3
 _SAME = {"detach", "clone", "_to_copy", "alias", "contiguous", "lift_fresh", "native_dropout"}
 _SAME |= {"_softmax", "_log_softmax"}
 """Operators whose outputs have the dimensions of their first operand."""
-_POOLS = {"max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "max_pool1d", "avg_pool3d"}
-_POOLS |= {"upsample_nearest2d"}
-_POOLS |= {"adaptive_max_pool2d", "max_pool3d_with_indices", "_adaptive_avg_pool3d", "upsample_bilinear2d"}
-"""Operators that compute each channel of ``[batch, channels, ...]`` alone."""
-_NORMS = {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"}
-_NORMS |= {"cudnn_batch_norm", "native_group_norm"}
 _REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"}
 
 
@@ -227,7 +221,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._convolution(args, result)
         if operator in ("addmm", "mm", "bmm"):
             return self._product(operator, operands)
-        if operator in _NORMS:
+        if "batch_norm" in operator or operator == "native_group_norm":
             for each in operands[1:]:
                 self.groups.join(self.axes(each)[0], first[1])
             return first
@@ -239,7 +233,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # PyTorch's pooling to one pixel sets strides in place, for images with channels last.
         if operator in _SAME or (operator == "as_strided_" and result.shape == operands[0].shape):
             return first
-        if operator in _POOLS:
+        if "_pool" in operator or operator.startswith("upsample"):  # each channel of [batch, channels, ...] alone
             return (*first[:2], *(fixed(size) for size in result.shape[2:]))
         if operator in _REDUCTIONS:
             return self._reduced(first, args, result)

@@ -292,16 +292,11 @@ def _checked(
 
 def _check_memory(module: nn.Module) -> None:
     """Refuse two tensors that are trained or sent and share memory without being one."""
-    known = list[tuple[int, int, str, Tensor]]()
-    for name, tensor, _ in variables(module):
-        begins, reach = (
-            tensor.data_ptr(),
-            sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)),
-        )
-        known.append((begins, begins + tensor.element_size() * reach if tensor.numel() else begins - 1, name, tensor))
-    known.sort(key=lambda each: each[0])
-    for (_, end, other, first), (begins, _, name, tensor) in pairwise(known):
-        if begins <= end and first is not tensor:
+    found = ((each.data_ptr(), name, each) for name, each, _ in variables(module) if each.numel())
+    tensors = sorted(found, key=lambda each: each[:2])
+    for (begins, other, first), (place, name, tensor) in pairwise(tensors):
+        reach = sum((count - 1) * step for count, step in zip(first.shape, first.stride(), strict=True))
+        if place <= begins + first.element_size() * reach and first is not tensor:
             raise UserError(
                 f"its tensors '{other}' and '{name}' share memory, so a change of one changes the other; let both "
                 "places have the same tensor, or copies (clone)"
