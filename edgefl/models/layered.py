@@ -7,13 +7,14 @@ layers, and what precedes them, replaced. What the module gives to its layers is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx.graph_module import _copy_attr
 from torch.utils._pytree import tree_leaves, tree_map
 
 from edgefl.models.splitting import Split
@@ -38,12 +39,12 @@ def layered(module: nn.Module, inputs: Inputs) -> Split | None:
     if len(given) != len(layers):
         return None
     front = partial(_before_layers, module=module, first=layers[0])
-    blocks: dict[str, nn.Module] = {"embedding": _Block({name: others[name] for name in replies}, front)}
+    blocks: dict[str, nn.Module] = {"embedding": _Block(module, replies, front)}
     for index, (layer, extra) in enumerate(zip(layers, given, strict=True)):
-        blocks[f"layer{index + 1}"] = _Block({f"{path}.{index}": layer}, partial(_called, layer=layer), extra)
+        blocks[f"layer{index + 1}"] = _Block(module, [f"{path}.{index}"], partial(_called, layer=layer), extra)
     known = [(others[name], reply) for name, reply in replies.items() if name not in after]
     tail = partial(_after_layers, module=module, layers=layers, replies=known, inputs=inputs, tuples=tuples)
-    blocks["head"] = _Block({name: others[name] for name in after}, tail)
+    blocks["head"] = _Block(module, after, tail)
     return Split(blocks)
 
 
@@ -117,16 +118,12 @@ def _of_a_batch(value: Any) -> Any:
 class _Block(nn.Module):
     """A block with submodules that keep their full names, and the constants that its layer gets."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], compute: Callable[..., Tensor], given: Any = ()) -> None:
+    def __init__(
+        self, module: nn.Module, paths: Iterable[str], compute: Callable[..., Tensor], given: Any = ()
+    ) -> None:
         super().__init__()
-        for path, module in modules.items():
-            *parents, name = path.split(".")
-            place: nn.Module = self
-            for each in parents:
-                if each not in place._modules:
-                    place.add_module(each, nn.Module())
-                place = place.get_submodule(each)
-            place.add_module(name, module)
+        for path in paths:
+            _copy_attr(module, self, path)
         self._compute, self._given = compute, given
         self._constants = nn.ModuleList(each for each in tree_leaves(given) if isinstance(each, _OfABatch))
 

@@ -93,7 +93,8 @@ class OrdinaryModel(ModelSpec):
         module, twin, checked = fresh(0), fresh(0), not numberless()
         before = dict(attributes_of(twin))
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        samples, facts = _called(twin, sample_shape, expected, types)
+        facts = _called(twin, sample_shape, expected, types)
+        samples = facts.pop("samples")
         inputs = drawn_inputs((samples, *sample_shape), facts["input_type"], facts["tokens"])
         if checked:
             check_attributes(twin, inputs, reshapes=facts["reshapes"])
@@ -205,14 +206,13 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
             layer.__dict__.setdefault(HOOKS, {})[name] = tuple(parameter._backward_hooks.values())
 
 
-_Called = tuple[int, dict[str, Any]]
-"""The samples of a call of a module that succeeded, and what it showed: arguments of :class:`BlockModel`."""
-
-
 def _called(
     module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
-) -> _Called:
-    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
+) -> dict[str, Any]:
+    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate.
+
+    Returns the samples in the batch, and arguments of :class:`BlockModel`.
+    """
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
@@ -231,7 +231,7 @@ def _called(
 
 def _checked(
     module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
-) -> _Called:
+) -> dict[str, Any]:
     """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
     whole = BlockModel(
         {"model": module},
@@ -286,8 +286,8 @@ def _checked(
     if not numberless():
         _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
-    facts = {"input_type": input_type, "tokens": watch.tokens, "unused": unused, "reshapes": reshapes}
-    return given[0], {**facts, "random": functions.used, "recomputes": watch.recomputes}
+    facts = {"samples": given[0], "input_type": input_type, "tokens": watch.tokens, "unused": unused}
+    return {**facts, "reshapes": reshapes, "random": functions.used, "recomputes": watch.recomputes}
 
 
 def _check_memory(module: nn.Module) -> None:

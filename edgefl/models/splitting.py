@@ -9,7 +9,6 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import fx, nn
 
 from edgefl.errors import UserError, first_line
@@ -83,25 +82,13 @@ class _Calls(fx.Tracer):
 
     def __init__(self, opened: frozenset[str]) -> None:
         super().__init__()
-        self._opened = {"module", *(f"module.{path}" for path in opened)}
+        self._opened = {"0", *(f"0.{path}" for path in opened)}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return module_qualified_name not in self._opened
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         raise fx.proxy.TraceError("a condition on a tensor, on its shape, or on whether the module trains")
-
-
-class _OneInput(nn.Module):
-    """Calls a module with its first argument only; the others keep their defaults."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.module(inputs)
-        return output
 
 
 _IN_TRAINING = "_in_training"
@@ -117,10 +104,10 @@ class InTraining(nn.Module):
 def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
     """The graph of a module's calls, which reads whether it trains where the module does."""
     tracer, kind, put_back = _Calls(opened), type(module), snapshot(module)
-    reading = property(lambda _: tracer.create_proxy("call_module", f"module.{_IN_TRAINING}", (), {}))
+    reading = property(lambda _: tracer.create_proxy("call_module", f"0.{_IN_TRAINING}", (), {}))
     try:
         module.__class__ = type(kind.__name__, (kind,), {"training": reading})
-        graph = tracer.trace(_OneInput(module))
+        graph = tracer.trace(nn.Sequential(module))  # so it gets one argument
     except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
         raise _Whole(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
@@ -128,10 +115,10 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
         put_back()  # a forward that assigns to its buffers has put proxies there
         restore(remade(module))
     for node in graph.nodes:
-        if node.op == "get_attr" and not str(node.target).startswith("module."):
+        if node.op == "get_attr" and not str(node.target).startswith("0."):
             raise _Whole(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
         if node.op in ("call_module", "get_attr"):
-            node.target = str(node.target).removeprefix("module.")
+            node.target = str(node.target).removeprefix("0.")
     return graph
 
 
