@@ -62,10 +62,13 @@ def given_at(place: Place, tensors: Mapping[str, Tensor]) -> Tensor | None:
 
 
 class CalledPart:
-    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``."""
+    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``.
 
-    def __init__(self, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
-        self.module = module
+    ``name`` is that of the block that gets its input.
+    """
+
+    def __init__(self, name: str, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
+        self.name, self.module = name, module
         self.places: list[Place] = []
         for layer in module.modules():
             kind: Kind | None = None
@@ -222,8 +225,8 @@ class BlockModel(nn.Module):
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
         at = {id(each): place for place, each in self.own.items()}
-        self._parts = [CalledPart(block, at) for block in self._sequence]
-        self._whole = None if self.module is None else CalledPart(self.module, at)
+        self._parts = [CalledPart(name, block, at) for name, block in self.blocks.items()]
+        self._whole = None if self.module is None else CalledPart(self._parts[0].name, self.module, at)
         for layer in self.modules():
             layer.training &= FROZEN not in layer.__dict__
         others = (each for part in self._parts for each in part.module.modules() if FROZEN not in each.__dict__)
@@ -293,7 +296,7 @@ class BlockModel(nn.Module):
             if mode().ensemble:
                 return torch.stack(self.exits(weights, inputs)).mean(dim=0)
             if self._whole is not None:
-                return self._called(self._whole, weights, inputs, copies=self.layout.block_names[0] in self.copied)
+                return self._called(self._whole, weights, inputs)
         for index in range(start, self.depth if stop is None else stop):
             inputs = self._block(index, weights, inputs)
         return inputs
@@ -315,10 +318,9 @@ class BlockModel(nn.Module):
     def _block(self, index: int, weights: Weights, inputs: Tensor) -> Tensor:
         track = mode().track and not isinstance(weights[index], Frozen)
         with nullcontext() if track is mode().track else using(track=False):
-            copies = self.layout.block_names[index] in self.copied
-            return self._called(self._parts[index], weights, inputs, copies=copies)
+            return self._called(self._parts[index], weights, inputs)
 
-    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor, *, copies: bool) -> Tensor:
+    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor) -> Tensor:
         """The output of a module with its tensors temporarily replaced by these.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
@@ -328,7 +330,7 @@ class BlockModel(nn.Module):
         """
         now, before = mode(), self._marker.training
         self._switch(now.training)
-        if copies:
+        if part.name in self.copied:
             inputs = inputs.clone()
         held, again = self._held if torch.is_grad_enabled() else None, self.recomputes and torch.is_grad_enabled()
         if again and (held is None or (held and held[-1][1] is not weights)):

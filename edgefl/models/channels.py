@@ -193,15 +193,13 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operator = func.overloadpacket.__name__
         operands = list(tensors_in(args))
         results = list(tensors_in((outputs,)))
-        if results and any(self._is_cut(each) for each in operands):
+        axes = [axis for each in operands for axis in self.axes(each)] if results else []
+        if any(piece.group is not None for axis in axes for piece in self.groups.of(axis)):
             found = self._related(operator, func, args, operands, results[0])
             if found is None or [_size(axis) for axis in found] != list(results[0].shape):
                 raise self._refusal(operator)
             self.name(results[0], found)
         return outputs
-
-    def _is_cut(self, tensor: Tensor) -> bool:
-        return any(piece.group is not None for axis in self.axes(tensor) for piece in self.groups.of(axis))
 
     def _refusal(self, operator: str) -> UserError:
         name = layer_in((frame for frame, _ in walk_stack(None)), self._model.blocks)

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from traceback import walk_stack
@@ -99,7 +99,9 @@ class OrdinaryModel(ModelSpec):
         if checked:
             check_attributes(twin, inputs, reshapes=facts["reshapes"])
         mark_remade(module, twin, before, checked=checked)
-        _check_adapters(facts["unused"])
+        if adapters := sorted(name for name in facts["unused"] if ".lora_" in name):
+            layer = adapters[0].partition(".lora_")[0]
+            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
         state = without_adapters(module.state_dict(keep_vars=True))
 
         def of(blocks: Mapping[str, nn.Module], whole: str | None) -> BlockModel:
@@ -170,13 +172,6 @@ def _checkpoint(module: nn.Module) -> None:
         f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have",
         field="checkpointing",
     )
-
-
-def _check_adapters(unused: Collection[str]) -> None:
-    for name in unused:
-        layer, _, adapter = name.partition(".lora_")
-        if adapter:
-            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
 
 
 def _train_only(module: nn.Module, patterns: Iterable[str], *, adapted: bool) -> None:

@@ -79,7 +79,8 @@ class RandomFunctions(TorchFunctionMode):
 
     def uniform(self, shape: Sequence[int]) -> Tensor:
         """Numbers in [0, 1), float32, on the key's device."""
-        start = self._key + _signed(self._next_call() * _FIRST)
+        number = (self._next_call() * _FIRST + 2**63) % 2**64 - 2**63  # modulo 2^64, as int64 has it
+        start = self._key + number
         state = torch.arange(math.prod(shape), device=self._key.device) * _GAMMA + start
         state = (state ^ _shifted(state, 30)) * _FIRST
         state = (state ^ _shifted(state, 27)) * _SECOND
@@ -102,11 +103,6 @@ def backward_of(loss: Tensor) -> None:
     engine = torch.autograd.Variable._execution_engine
     options = {"allow_unreachable": True, "accumulate_grad": True}
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), **options)
-
-
-def _signed(number: int) -> int:
-    """The number modulo 2^64, as int64 has it."""
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def _shifted(state: Tensor, by: int) -> Tensor:
@@ -196,10 +192,6 @@ def _normal(self: RandomFunctions, mean: Any = 0.0, std: Any = 1.0, size: Any = 
     return drawn.to(options.get("dtype") or torch.float32)
 
 
-def _randperm(self: RandomFunctions, n: int, **options: Any) -> Tensor:
-    return self.uniform((n,)).argsort().to(options.get("dtype") or torch.int64)
-
-
 def _like(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
     def drawn(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
         return draw(self, input.shape).to(options.get("dtype") or input.dtype)
@@ -273,7 +265,7 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
     Tensor.uniform_: _written(lambda self, shape, low=0.0, high=1.0, **_: low + (high - low) * self.uniform(shape)),
     Tensor.exponential_: _written(_exponential),
     torch.normal: _normal,
-    torch.randperm: _randperm,
+    torch.randperm: lambda self, n, **options: self.uniform((n,)).argsort().to(options.get("dtype") or torch.int64),
     torch.rand_like: _like(RandomFunctions.uniform),
     torch.rand: _sized(RandomFunctions.uniform),
     torch.randn_like: _like(RandomFunctions.normal),

@@ -211,7 +211,7 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
 
         for node in nodes[first:stop]:
             copies[node] = graph.node_copy(node, copied)
-        (leaving,) = _crossing(nodes, stop) if stop < len(nodes) else _results(nodes)
+        (leaving,) = _crossing(nodes, stop)
         graph.output(copies[leaving])
         block = fx.GraphModule(module, graph, class_name=f"Block_{name}".replace(".", "_"))
         for node in graph.find_nodes(op="get_attr"):  # before PyTorch 2.7 a copied buffer becomes persistent
@@ -223,8 +223,3 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
             key += "_"
         blocks[key] = block
     return blocks
-
-
-def _results(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    (output,) = {user for node in nodes for user in node.users if user.op == "output"}
-    return list(output.all_input_nodes)
