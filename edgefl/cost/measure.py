@@ -179,7 +179,6 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     ``drawn`` are the step's random inputs, with data; by default without.
     """
     layout, objective, rule = model.layout, method.objective, method.rule
-    model.hold_constants(CPU)
     local, dtype = method.local, torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
     others = _other_generators()
     at_once = min(batch, local.batch) if local.accumulate > 1 else batch
@@ -244,7 +243,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
 @contextmanager
 def _constants_in(model: BlockModel, precision: str) -> Iterator[None]:
     """Let the model's calls read its constants as those of a device: a frozen base of fewer bits needs no copies."""
-    before, lora = model._constants, model.lora
+    lora = model.lora
     small = () if lora is None or lora.base == "float32" or precision == "float32" else model.frozen_base()
     matrices = {id(each) for each in small if each.dim() > 1}
 
@@ -252,6 +251,9 @@ def _constants_in(model: BlockModel, precision: str) -> Iterator[None]:
         cast = each.is_floating_point() and (precision == "bfloat16" or key[0] in matrices)
         return each.to(torch.bfloat16) if cast else each
 
+    for each, _ in model.constants():
+        model.constant(each, CPU)
+    before = model._constants
     try:
         with Recorder():
             model._constants = {key: own(key, each) for key, each in before.items()}
@@ -268,10 +270,6 @@ def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
     return {own.untyped_storage()._cdata: model.lora.stored_rows(shape) for own, shape in base}
 
 
-_SIGNS = ("meta", "data pointer", "unallocated storage")
-"""Parts of PyTorch's errors about tensors without data."""
-
-
 @contextmanager
 def without_data(label: str = "") -> Iterator[None]:
     """Run code on tensors without data; ``label`` is that of the method, if it is a method's."""
@@ -284,7 +282,8 @@ def without_data(label: str = "") -> Iterator[None]:
             raise
         raise UserError("the model's batch norm needs a batch of two or more samples to train, found 1") from None
     except (RuntimeError, TypeError) as error:
-        if not any(sign in str(error).lower() for sign in _SIGNS):
+        words = ("meta", "data pointer", "unallocated storage")  # in PyTorch's errors about tensors without data
+        if not any(each in str(error).lower() for each in words):
             raise
         raise DataDependentError(NEEDS_DATA, label, _whose(error)) from error
 

@@ -399,20 +399,17 @@ class BlockModel(nn.Module):
         finally:
             self._whole.put_back(own)
 
-    def hold_constants(self, device: torch.device) -> None:
-        """Copy the skeleton's constants to a device, so that no call has to."""
-        for place in self._places_of_constants():
-            self.constant(place.held[place.key], device)
-
-    def _places_of_constants(self) -> Iterator[Place]:
+    def constants(self) -> Iterator[tuple[Tensor, bool]]:
+        """The skeleton's constants; True for a frozen parameter."""
         for part in [*self._parts, *([] if self._whole is None else [self._whole])]:
-            yield from (place for place in part.places if place.at is None and place.kind is None)
+            for place in part.places:
+                if place.at is None and place.kind is None:
+                    yield place.held[place.key], place.held is place.layer._parameters
 
     def frozen_base(self) -> list[Tensor]:
         """The frozen parameters of a model with adapters; none of others."""
-        places = [] if self.lora is None else self._places_of_constants()
-        frozen = [place.held[place.key] for place in places if place.held is place.layer._parameters]
-        return list({id(each): each for each in frozen}.values())
+        constants = () if self.lora is None else self.constants()
+        return list({id(each): each for each, is_parameter in constants if is_parameter}.values())
 
     @property
     def base_bytes(self) -> int:

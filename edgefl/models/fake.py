@@ -103,7 +103,7 @@ class WithoutNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [*args, *(value for key, value in keywords.items() if key != "out")]
         inputs = list(tensors_in(given))
         # Constants of the model have numbers, and the random inputs of a variant (Objective.variants).
-        numberless = not self.with_data and any(map(without_numbers, inputs))
+        numberless = not self.with_data and any(each.is_meta for each in inputs)
         dependence = data_dependence(func, args, keywords) if numberless else None
         if dependence is not None:
             raise DataDependentError(dependence)
@@ -215,11 +215,6 @@ def fake(*shape: int, dtype: torch.dtype = torch.float32) -> Fake:
     torch.float32 [2, 3] without numbers
     """
     return Fake.of(torch.empty(shape, dtype=dtype, device=META))
-
-
-def without_numbers(tensor: Tensor) -> bool:
-    """True for these tensors, and for those on the device ``meta``."""
-    return isinstance(tensor, Fake) or tensor.is_meta
 
 
 def _plain(value: Any, given: dict[int, Tensor]) -> Any:

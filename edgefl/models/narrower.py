@@ -80,9 +80,6 @@ class Cut:
             self._known = shift, torch.cat(pieces)
         return self._known[1]
 
-    def channels_of(self, group: int) -> int:
-        return self._counts[group][1]
-
     def within(self, wider: Cut) -> Nested:
         """This network as a part of a wider cut of the same model; both have the first channels of each group."""
         kept = {group: torch.arange(count) for group, (_, count) in self._counts.items()}
@@ -90,7 +87,7 @@ class Cut:
         for entry, axes in zip(self._whole.layout.entries, self._axes, strict=True):
             narrower = [
                 tuple(
-                    each if each.group is None else each._replace(channels=wider.channels_of(each.group))
+                    each if each.group is None else each._replace(channels=wider._counts[each.group][1])
                     for each in axis
                 )
                 for axis in axes

@@ -324,9 +324,6 @@ def _writing_to_their_input(model: BlockModel, samples: int) -> frozenset[str]:
     return frozenset(found)
 
 
-_CHECKPOINT = "torch.utils.checkpoint"
-
-
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operators of a module while it is called.
 
@@ -345,7 +342,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
         result = func(*args, **(kwargs or {}))
         self.recomputes = self.recomputes or any(
-            frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None)
+            frame.f_globals.get("__name__") == "torch.utils.checkpoint" for frame, _ in walk_stack(None)
         )
         drawn = before is not None and not torch.equal(before, torch.get_rng_state())
         if numberless():

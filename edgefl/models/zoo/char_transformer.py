@@ -18,9 +18,6 @@ from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
 from edgefl.tasks.language_model import LanguageModel
 
-_SPREAD = 0.1
-"""Standard deviation of the initial embeddings."""
-
 
 @MODELS.register("char_transformer")
 class CharTransformer(ModelSpec):
@@ -74,7 +71,7 @@ class Embedding(nn.Module):
 
     def initialise(self, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
         for tensor in tensors.values():
-            tensor.normal_(std=_SPREAD, generator=generator)
+            tensor.normal_(std=0.1, generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map character indices ``[batch, length]`` to ``[batch, length, width]``."""
