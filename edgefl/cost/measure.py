@@ -198,9 +198,9 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
                 alpha=alpha,
             )
             labels = model.task.label_shape(model.classes, model.sample_shape)
-            inputs = model.inputs(size, META)
-            inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
-            images = Batch(Fake.of(inputs), fake(size, *labels, dtype=model.task.label_type))
+            type = dtype if model.input_type.is_floating_point else model.input_type
+            inputs = fake(size, *model.sample_shape, dtype=type)
+            images = Batch(inputs, fake(size, *labels, dtype=model.task.label_type))
             later = sum(each.nbytes * (size - at_once) // size for each in images)  # not loaded with the first one
             sizes = {len(part.labels) for _, part in minibatches(images, local)}
             draws = {each: objective.draw(generator(0, "cost"), each) for each in sizes}
@@ -342,7 +342,7 @@ def _figures(model: BlockModel) -> list[BlockFigures]:
     found = []
     # Batch norm without statistics takes those of its batch in an evaluation, too.
     samples = 2 if any(isinstance(each, _NormBase) and not each.track_running_stats for each in model.modules()) else 1
-    tap: Tensor = Fake.of(model.inputs(samples, META))
+    tap: Tensor = fake(samples, *model.sample_shape, dtype=model.input_type)
     for index, name in enumerate(layout.block_names):
         with Recorder() as recorder, torch.no_grad(), using(training=False):
             tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)

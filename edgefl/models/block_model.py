@@ -254,9 +254,9 @@ class BlockModel(nn.Module):
         """True if its layers can run at a smaller width."""
         return any(isinstance(module, Conv2d | Linear) for module in self.blocks.modules())
 
-    def inputs(self, batch: int, device: str | torch.device = "cpu") -> Tensor:
+    def inputs(self, batch: int) -> Tensor:
         """Inputs of the right shape and type, all zero."""
-        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
+        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device="cpu")
 
     def calls(self) -> AbstractContextManager[object]:
         """The context in which it can be called outside of a count: without numbers if it has none."""

@@ -193,13 +193,10 @@ def computed(func: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> A
     given: dict[int, Tensor] = {}
     plain = tuple(_plain(value, given) for value in args)
     named = {name: _plain(value, given) for name, value in keywords.items()}
-    first = next(tensors_in(plain), None)
-    alike = len({each.dtype for each in tensors_in(plain) if each.is_floating_point()}) == 1
-    shortcut = SHORTCUTS.get(_name(func))
-    usual = (
-        first is not None and first.is_floating_point() and alike and named.get("dtype") is None and "out" not in named
-    )
-    result = shortcut(plain) if shortcut is not None and usual else None
+    types = [each.dtype for each in tensors_in(plain)]
+    alike = bool(types) and {each for each in types if each.is_floating_point} == {types[0]}
+    shortcut = SHORTCUTS.get(_name(func)) if alike and named.get("dtype") is None and "out" not in named else None
+    result = None if shortcut is None else shortcut(plain)
     if result is None:
         result = func(*plain, **named)
     if torch.Tag.inplace_view in func.tags:

@@ -43,9 +43,14 @@ class Task(Component):
         """True for the labels that count, in their shape; by default all."""
         return np.ones(labels.shape, dtype=bool)
 
-    @abstractmethod
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of outputs for these training labels, and the classes that the data set states, if it does."""
+        """The number of outputs for these training labels, and the classes that the data set states, if it does.
+
+        By default one for each number of a label, or for each class.
+        """
+        if self.label_type.is_floating_point:
+            return int(labels.shape[1])
+        return classes or int(labels.max()) + 1
 
     def outputs_for_classes(self, classes: int) -> int:
         """The number of outputs for labels that are the numbers of ``classes`` classes."""

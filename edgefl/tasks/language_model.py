@@ -70,9 +70,6 @@ class LanguageModel(Task):
         counted: NDArray[np.bool_] = labels != IGNORED
         return counted
 
-    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        return classes or int(labels.max()) + 1
-
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         return sample_shape
 

@@ -35,9 +35,6 @@ class Multilabel(Task):
         check_labels(found, (numbers == 0) | (numbers == 1), "0 or 1 for each label")
         return numbers
 
-    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        return int(labels.shape[1])
-
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, labels)
 
