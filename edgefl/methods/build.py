@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, PlainValidator, create_model
 from edgefl.errors import UserError, WrongAnswer, nearest
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
-from edgefl.methods.fits import check, parts_of, taken_by
+from edgefl.methods.fits import check
 from edgefl.methods.parts.averaged_state import AveragedState, PayloadWithState
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import together
@@ -198,7 +198,7 @@ def build_method(
     )
     _check_names(method)
     _check_downlink(method)
-    check(parts_of(method), taken_by(method))
+    check(method.parts(), method.takes())
     return method
 
 

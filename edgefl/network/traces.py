@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import Note, UserError, nearest
+from edgefl.errors import Note, UserError, locating, nearest
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.options import Options
@@ -393,10 +393,8 @@ def read_traces(
         stamp = (found := os.stat(file)).st_mtime_ns, found.st_size
     except OSError:
         stamp = (0, 0)  # reading it says why
-    try:
+    with locating(file=str(file)):
         return {name: _scaled(trace, scale) for name, trace in _read(str(file), stamp, form, every).items()}
-    except UserError as error:
-        raise error.located(file=str(file)) from None
 
 
 @lru_cache(maxsize=256)

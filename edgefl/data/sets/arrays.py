@@ -7,7 +7,7 @@ from pydantic import Field
 from edgefl.data.array_files import open_arrays
 from edgefl.data.own_data import OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.input_file import InputFile, find_input
 
 Inputs = str | tuple[str, ...]
@@ -51,10 +51,8 @@ class Arrays(SplitData, OwnArrays):
         return train, self._of(field, file, inputs, target, self.test_client or self.client)
 
     def _of(self, field: str, name: str, inputs: Inputs, target: str, client: str | None) -> Raw:
-        try:
+        with locating(field=field):
             path = find_input(name)
-        except UserError as error:
-            raise error.located(field=field) from None
         file = open_arrays(path)
         one = isinstance(inputs, str)
         if one and inputs not in file.names:

@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.data.own_data import Encoded, Raw, SplitData
 from edgefl.data.pictures import Pictures
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.input_file import InputFolder, find_input
 
 
@@ -75,10 +75,8 @@ class ImageFolder(SplitData, Encoded):
 
 
 def _folder(field: str, name: str) -> Path:
-    try:
+    with locating(field=field):
         return find_input(name, what="folder")
-    except UserError as error:
-        raise error.located(field=field) from None
 
 
 def _entries(folder: Path) -> list[Path]:
