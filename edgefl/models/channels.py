@@ -120,7 +120,7 @@ def _is_whole(axis: Axis) -> bool:
     return len(axis) == 1 and axis[0].group is not None and axis[0].repeat == 1
 
 
-def sizes_of(axes: Sequence[Axis]) -> dict[int, int]:
+def sizes_of(axes: Iterable[Axis]) -> dict[int, int]:
     """The number of channels of each group in some dimensions."""
     return {piece.group: piece.channels for axis in axes for piece in axis if piece.group is not None}
 
@@ -194,7 +194,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operands = list(tensors_in(args))
         results = list(tensors_in((outputs,)))
         axes = [axis for each in operands for axis in self.axes(each)] if results else []
-        if any(piece.group is not None for axis in axes for piece in self.groups.of(axis)):
+        if sizes_of(map(self.groups.of, axes)):
             found = self._related(operator, func, args, operands, results[0])
             if found is None or [_size(axis) for axis in found] != list(results[0].shape):
                 raise self._refusal(operator)
@@ -244,7 +244,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator == "slice":
             place = (args[1] if len(args) > 1 else 0) % result.dim()
             whole = result.shape[place] == operands[0].shape[place]
-            if not whole and any(piece.group is not None for piece in self.groups.of(first[place])):
+            if not whole and sizes_of([self.groups.of(first[place])]):
                 return None
             return tuple(fixed(result.shape[i]) if i == place and not whole else axis for i, axis in enumerate(first))
         if operator == "embedding":
@@ -303,19 +303,14 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return None
             leading, *rest = merged
             count = math.prod(_size(axis) for axis in rest)
-            if any(piece.group is not None for axis in rest for piece in axis):
-                return None
-            if math.prod(_size(axis) for axis in merged) != size:
-                # A dimension that is divided must be whole.
-                if any(piece.group is not None for axis in merged for piece in axis):
-                    return None
-                remaining, over = divmod(math.prod(_size(axis) for axis in merged), size)
-                if over:
-                    return None
+            remaining, over = divmod(_size(leading) * count, size)
+            if sizes_of(rest) or over or (remaining > 1 and sizes_of([leading])):
+                return None  # a dimension that is divided, or merged with one before it, must be whole
+            if remaining > 1:
                 left.insert(0, fixed(remaining))
                 after.append(fixed(size))
-                continue
-            after.append(self.groups.of(tuple(piece._replace(repeat=piece.repeat * count) for piece in leading)))
+            else:
+                after.append(self.groups.of(tuple(piece._replace(repeat=piece.repeat * count) for piece in leading)))
         return tuple(after)
 
     def _chained(self, tensors: Sequence[Tensor], place: int) -> Axes:

@@ -60,7 +60,7 @@ class Cut:
         layout, found = self._whole.layout, set()
         for entry, axes in zip(layout.entries, self._axes, strict=True):
             path, _, name = entry.name.rpartition(".")
-            if name == "weight" and len(axes) > 1 and any(piece.group is not None for piece in axes[0]):
+            if name == "weight" and len(axes) > 1 and sizes_of(axes[:1]):
                 found.add(".".join(filter(None, (layout.block_names[entry.block], path))))
         return frozenset(found)
 
@@ -144,7 +144,7 @@ class Cut:
 
 
 def _numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Numbers:
-    if all(piece.group is None for piece in axis):
+    if not sizes_of([axis]):
         return None
     numbers = kept_numbers(axis, kept)
     return len(numbers) if torch.equal(numbers, torch.arange(len(numbers))) else numbers
