@@ -195,12 +195,8 @@ def spelt(quantity: float, dimension: str, *, like: float | None = None) -> str:
     if not reached:
         least = 1.0 if shown == 0 else min(units.values())
         reached = [unit for unit, scale in units.items() if scale == least]
-    unit = min(reached, key=lambda unit: len(_digits(shown / units[unit])))
+    unit = min(reached, key=lambda unit: len(f"{shown / units[unit]:.12g}".replace(".", "")))
     return f"{quantity / units[unit]:.12g} {unit}"
-
-
-def _digits(number: float) -> str:
-    return f"{number:.12g}".replace(".", "")
 
 
 def slack(value: float) -> float:

@@ -108,13 +108,9 @@ def _laid_out(data: Any) -> Any:
 
 
 def _styled(container: CommentedMap | CommentedSeq, values: Any, data: Any) -> CommentedMap | CommentedSeq:
-    flat = not any(isinstance(value, CommentedMap | CommentedSeq) and not _on_one_line(value) for value in values)
-    if flat and len(str(data)) <= WIDTH:
+    inner = (value for value in values if isinstance(value, CommentedMap | CommentedSeq))
+    if all(value.fa.flow_style() for value in inner) and len(str(data)) <= WIDTH:
         container.fa.set_flow_style()
     else:
         container.fa.set_block_style()
     return container
-
-
-def _on_one_line(container: CommentedMap | CommentedSeq) -> bool:
-    return bool(container.fa.flow_style())

@@ -162,8 +162,9 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
             if _is_trained(record):
                 known = recording_of(record.events)
                 entry = again.replayed(RecordedLearner(known, label, lambda name: NotTrained(known.untrained or name)))
-                if record.summary.metric.samples is not None:
-                    entry = _with_samples(entry, scenario)
+                if record.summary.metric.samples is not None and scenario.evaluation.split == "test":
+                    tested = {"samples": sum(scenario.data.describe().test)}  # that of held-out ones needs the data
+                    entry = entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
             else:
                 entry = again.timed()
         except UserError as error:
@@ -186,14 +187,6 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
             if not _same(record.rounds[name], again_rounds[name]):
                 yield f"rounds.parquet: the column {name} does not follow from the scenario"
     yield from _of_summary(record.summary.written(), entry.written())
-
-
-def _with_samples(entry: SeedResult, scenario: Scenario) -> SeedResult:
-    """The result with the number of test samples; without that of held-out ones, which needs the data."""
-    if scenario.evaluation.split != "test":
-        return entry
-    tested = {"samples": sum(scenario.data.describe().test)}
-    return entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
 
 
 def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:

@@ -147,11 +147,6 @@ def _label(label: Any, field: str) -> str:
     return str(label)
 
 
-def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
-    """The inverse of :func:`read_methods`."""
-    return [_written(method) for method in methods]
-
-
 def _written(method: ScenarioMethod) -> dict[str, Any]:
     written = dict(method.entry)
     if method.scheduling is not None:
@@ -197,5 +192,5 @@ def _schema(name: str, recipe: Recipe) -> dict[str, Any]:
 Methods = Annotated[
     tuple[ScenarioMethod, ...],
     PlainValidator(read_methods, json_schema_input_type=Any),
-    PlainSerializer(write_methods, return_type=list[dict[str, Any]]),
+    PlainSerializer(lambda methods: [_written(each) for each in methods], return_type=list[dict[str, Any]]),
 ]
