@@ -63,12 +63,9 @@ def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
 
 
 def _user_error(problems: list[_Problem], file: str | None, field: str | None) -> UserError:
-    lines = list(
-        dict.fromkeys(
-            (".".join(map(str, [*([field] if field else []), *problem.path])), _sentence(problem))
-            for problem in _without_echoes(problems)
-        )
-    )
+    root = [field] if field else []
+    found = ((".".join(map(str, [*root, *each.path])), _sentence(each)) for each in _without_echoes(problems))
+    lines = list(dict.fromkeys(found))
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
