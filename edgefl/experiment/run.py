@@ -37,6 +37,7 @@ from edgefl.validation import validated
 from edgefl.wording import without_method
 
 if TYPE_CHECKING:
+    from edgefl.training.base import EngineWrapper
     from edgefl.training.core import TrainingCore
 
 MOST_NEW_SEEDS = 1000
@@ -92,7 +93,7 @@ def run(
     train: bool = True,
     listeners: Sequence[Listener] = (),
     testbed: MakeTestbed | None = None,
-    results: Path | None = None,
+    wrapper: EngineWrapper | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -105,7 +106,7 @@ def run(
         train: ``False`` simulates only the system, with placeholder numbers in place of training.
         listeners: follow all runs, in this order.
         testbed: makes the real links of each run; computed ones if not given.
-        results: a folder in which results of training are kept for other runs of this scenario.
+        wrapper: what takes the place of each engine.
 
     Returns:
         The run directory.
@@ -123,7 +124,7 @@ def run(
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory, neutral_torch():
-        return _ScenarioRuns(scenario, directory, listeners, testbed=testbed, results=results).execute()
+        return _ScenarioRuns(scenario, directory, listeners, testbed=testbed, wrapper=wrapper).execute()
 
 
 def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = False) -> Path:
@@ -309,11 +310,11 @@ class _ScenarioRuns(Runs):
         listeners: Sequence[Listener],
         *,
         testbed: MakeTestbed | None = None,
-        results: Path | None = None,
+        wrapper: EngineWrapper | None = None,
     ) -> None:
         rounds = scenario.training.rounds
         super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
-        self._testbed, self._results = testbed, results
+        self._testbed, self._wrapper = testbed, wrapper
         self._chosen, self.figures = scenario, scenario.quantities
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
@@ -384,9 +385,8 @@ class _ScenarioRuns(Runs):
         from edgefl.training.core import TrainingCore
 
         spec, engine = self._chosen.model.spec, self._chosen.training.engine
-        results = None if self._results is None else self._results / str(seed)
         attackers = Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
-        return TrainingCore.of(data, spec, seed, engine=engine, results=results, attackers=attackers)
+        return TrainingCore.of(data, spec, seed, engine=engine, wrapper=self._wrapper, attackers=attackers)
 
     def _untrainable(self, world: SharedWorld, labels: Sequence[str]) -> Iterator[str]:
         """A sentence for each method of which no device has the memory for even the smallest local step."""

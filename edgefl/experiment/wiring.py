@@ -34,11 +34,11 @@ from edgefl.scenario.sections import TrainingSpec, values_of
 from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
-from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
+from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, RoundOverhead, SecondsCost
 from edgefl.simulation.failure_specs import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import Setup, connected
-from edgefl.simulation.work import CostOf, RoundOverhead
+from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
 

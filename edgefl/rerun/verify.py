@@ -123,9 +123,13 @@ def _broken(
     yield from broken
     if costs is None or broken or not isinstance(scenario, Scenario):
         return
-    for path in paths.of_finished(entry, scenario.keep_models) if _is_trained(record) else ():
-        if not path.is_file():
-            yield f"{path.name} is missing"
+    expected = {
+        paths.clients: entry.clients is not None,
+        paths.final_model: not entry.faulted and scenario.keep_models != "none",
+        paths.client_models: not entry.faulted and scenario.keep_models == "clients",
+    }
+    missing = [path for path, is_expected in expected.items() if is_expected and not path.is_file()]
+    yield from (f"{path.name} is missing" for path in missing if _is_trained(record))
     if record.emulation is None:
         yield from differences(record, scenario, label, costs)
     yield from _final_model(record, costs, paths.final_model)

@@ -37,11 +37,10 @@ from edgefl.scenario.sections import (
 )
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
+from edgefl.simulation.cost_specs import AnyOverhead, CostSpec, MeasuredCost, RoundOverhead, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failures
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.work import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation import CalibrationSpec
 from edgefl.validation import first_repeated, validated

@@ -14,7 +14,7 @@ from edgefl.record.rounds import AMOUNTS, RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.decisions import Pick
-from edgefl.simulation.presence import Participant
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, NotTrained, blaming
 from edgefl.training.job import Evaluation, Mixing
@@ -75,8 +75,8 @@ class RoundBook:
     def close(
         self,
         round: int,
-        participants: Sequence[Participant],
-        arrived: Sequence[Participant],
+        participants: Sequence[Participation],
+        arrived: Sequence[Participation],
         mixing: Mixing | None = None,
     ) -> None:
         """A round has closed; its number, from 0, is also the model version that the updates are applied to.
@@ -131,7 +131,7 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=value, detail=detail(**facts))
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
         """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = self._learning_selector
@@ -167,7 +167,11 @@ class RoundBook:
                 scheduler.observe(block_feedback)
 
     def _account(
-        self, round: int, participants: Sequence[Participant], arrived: Sequence[Participant], evaluation: Evaluation
+        self,
+        round: int,
+        participants: Sequence[Participation],
+        arrived: Sequence[Participation],
+        evaluation: Evaluation,
     ) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
@@ -177,7 +181,7 @@ class RoundBook:
         closing = [each for each in closing if at_most(last, each.arrived_at)]
         critical = max(closing, key=lambda each: each.client, default=None)
         totals = world.accounts.totals
-        served = [each for each in participants if each.entered and each.phase != "refused"]
+        served = [each for each in participants if each.entered and not each.refused]
         sent = Counter((each.job.level, each.downlink.alpha) for each in served)
         for (level, alpha), times in sent.items():
             sizes = world.setup.sizes_of(level)
@@ -189,7 +193,7 @@ class RoundBook:
         totals.charge("participants", len(served))
         totals.charge("aggregated", len(arrived))
         totals.charge("rounds_without_update", not arrived)
-        totals.charge("refused", sum(each.phase == "refused" for each in participants))
+        totals.charge("refused", sum(each.refused for each in participants))
         totals |= {"rounds": round + 1, "seconds": world.env.now}
         totals["ratio_to_optimum"] = self._ratio_to_optimum(round, arrived)
         ema = self.ema if evaluation is not UNKNOWN else math.nan
@@ -219,7 +223,7 @@ class RoundBook:
         self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)
 
-    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participant]) -> float:
+    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participation]) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
         optimum, pick = self._optimum, self.pick
         if optimum is None or pick is None or not arrived:

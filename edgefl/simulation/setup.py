@@ -28,10 +28,10 @@ from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.cost_specs import ComputeSeconds
+from edgefl.simulation.cost_specs import ComputeSeconds, RoundOverhead
 from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.protocols.base import ProtocolSpec
-from edgefl.simulation.work import CostOf, RoundOverhead
+from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
 

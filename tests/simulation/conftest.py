@@ -29,11 +29,11 @@ from edgefl.scheduling.bandwidth.base import bandwidth as bandwidth_spec
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
+from edgefl.simulation.cost_specs import RoundOverhead
 from edgefl.simulation.failure_specs import Failure
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.work import RoundOverhead
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 from ..small_runs import Rows
