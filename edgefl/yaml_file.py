@@ -54,7 +54,6 @@ def _loaded(text: str) -> Any:
 
 
 def _explanation(error: YAMLError | ValueError) -> str:
-    """One sentence with the line number, instead of the parser's excerpt."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = f"line {mark.line + 1}: " if mark is not None else ""
     problem = _first_sentence(getattr(error, "problem", None) or str(error))

@@ -68,7 +68,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _print_check() -> None:
-    """Print what this machine has for emulations, a line for each thing."""
     from edgefl.emulation.machine import check, missing
 
     findings = check()

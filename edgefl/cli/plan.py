@@ -90,7 +90,6 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _columns(made: Plan) -> list[Column]:
-    """A row for each method and device."""
     from edgefl.report.table import Column, figures, words
 
     rows = [(method, device) for method in made.methods for device in method.devices]
@@ -113,7 +112,6 @@ def _columns(made: Plan) -> list[Column]:
 
 
 def _notes(made: Plan) -> list[str]:
-    """A sentence about the rounds of each method, and what the reader must know."""
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     notes = [line for each in made.methods for line in _rounds(each)]
     counts = {each.rounds for each in made.methods}

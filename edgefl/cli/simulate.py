@@ -137,7 +137,6 @@ def _begin_flower() -> None:
 
 
 def _resuming(folder: Path) -> Callable[..., Any]:
-    """What finishes an interrupted run."""
     from edgefl.experiment import resume
     from edgefl.flower.scenario import app_scenario_of
 
@@ -150,13 +149,11 @@ def _resuming(folder: Path) -> Callable[..., Any]:
 
 
 def _again(folder: Path, shown: Mapping[str, bool], again: Callable[..., Any], *given: Any, **options: Any) -> None:
-    """Go on with the run of a folder, and show its progress and result."""
     with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
         again(folder, *given, listeners=[display], **options)
 
 
 def _metric_of(run: Path) -> Metric:
-    """What the runs of a directory measure."""
     from edgefl.flower.scenario import app_scenario_of
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY

@@ -129,7 +129,6 @@ def _copy(finished: SeedPaths, longer: SeedPaths) -> int:
 
 
 def _rates(scenario: Scenario) -> list[object]:
-    """Where the rates of its methods are."""
     built = [recipe_of(scenario, method) for method in scenario.methods]
     return [(method.local, method.server) for method in built]
 

@@ -104,7 +104,6 @@ def _changes(text: str, scenario: Scenario) -> tuple[bool, dict[str, Any]]:
 
 
 def _kind_of(quantity: str) -> str:
-    """What a quantity limits, by its unit."""
     unit = re.split(r"[\d\s.]", quantity.strip())[-1]
     kind = next((each for each in COSTS if unit in UNITS[each]), None)
     if kind is None:

@@ -73,7 +73,6 @@ def write_sensitivity(
 
 
 def _retimed(setup: Setup, recording: Recording, rounds: int, condition: Condition) -> list[RoundRow]:
-    """The rounds of a method with one seed under a condition."""
     if not rounds:
         return []
     setup = with_draw(with_bounds(with_bandwidth(setup, condition.bandwidth), condition.devices), condition.draw)

@@ -113,7 +113,6 @@ def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summar
 def _broken(
     paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult, costs: StepCosts | None
 ) -> Iterator[str]:
-    """The errors of one run, as sentences."""
     try:
         record = record_of(paths, scenario, label, entry)
     except UserError as error:
@@ -149,7 +148,6 @@ def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, label: str, en
 
 
 def _is_trained(record: Record) -> bool:
-    """Whether a run was a run with training."""
     # A part may have failed before any training; then the log has the first model's digest.
     return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
 
@@ -194,7 +192,6 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
 
 
 def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:
-    """The entries of ``summary.json`` that do not follow from the scenario."""
     for name, value in derived.items():
         found, expected = recorded.get(name, value), value  # a run by an earlier build has fewer figures
         if isinstance(value, dict) and isinstance(found, dict):
@@ -205,7 +202,6 @@ def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[s
 
 
 def _final_model(record: Record, costs: StepCosts, file: Path) -> Iterator[str]:
-    """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
     digests = recording_of(record.events).digests
     if not digests or not file.is_file():
         return

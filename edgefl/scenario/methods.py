@@ -115,7 +115,6 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
 
 
 def _own_optimizer(section: Any) -> Any:
-    """The ``local.optimizer.python`` of a section."""
     for key in ("local", "optimizer", "python"):
         section = section.get(key) if isinstance(section, Mapping) else None
     return section

@@ -85,7 +85,6 @@ class Decisions:
         return self._world.presence.attendance.share(clients, now + begin, now + end)
 
     def _waits(self, cohort: list[int]) -> list[int]:
-        """Note since when no cohort could be picked."""
         if cohort:
             self.waits_since = None
         elif self.waits_since is None:
