@@ -212,8 +212,8 @@ def _print(found: Mapping[str, Any], metric: Metric) -> None:
             others = " for the other questions" * bool(method["answers"])
             notes.append(f"{label} needs training{others}: {method['needs_training']}.")
         for name, answer in method["answers"].items():
-            question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
-            rows.append([label, question, *_cells(name, answer, limits)])
+            asked = QUESTIONS[name].words if name in QUESTIONS else f"least {name.removeprefix('network.')}"
+            rows.append([label, asked, *_cells(name, answer, limits)])
     notes.append(
         "Found by bisection: every seed meets the condition at the factor, not 1 % beyond it. Nothing was trained; a "
         "larger model is assumed to reach the same metric."
