@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -182,16 +183,19 @@ def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mappin
 @contextmanager
 def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
     """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
-    from edgefl.cli.progress import watching
+    from edgefl.cli.progress import Progress
     from edgefl.record.paths import how_to_continue, is_interrupted
 
+    display = Progress(metric, sys.stderr)
     try:
-        with locating(file=named), quiet(as_json), watching(metric) as display:
+        with locating(file=named), quiet(as_json):
             yield display
     except KeyboardInterrupt:
         if is_interrupted(folder):
             raise Stopped(f"to continue: {how_to_continue(folder)}") from None
         raise
+    finally:
+        display.clear()
 
 
 def chosen_labels(scenario: Scenario | AppScenario, wanted: list[str] | None) -> list[str] | None:

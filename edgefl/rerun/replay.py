@@ -125,11 +125,6 @@ class Replay:
                 shutil.copyfile(run.folder / name, copies.folder / name)
 
 
-def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
-    """Replay a finished run once; see :class:`Replay`."""
-    return Replay(run, methods).on(changes, out)
-
-
 def _check_changeable(changes: Overrides) -> None:
     for change in parse_overrides(changes):
         if change.path[0] not in CHANGEABLE and tuple(change.path[:2]) != ("training", "bandwidth"):
