@@ -11,12 +11,13 @@ import json
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -60,7 +61,7 @@ class _Fresh(NamedTuple):
     version: int
 
 
-class Checkpoints:
+class Checkpoints(AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, written one at a time in a thread of their own while training continues.
 
     Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
@@ -156,9 +157,6 @@ class Checkpoints:
             if path.name not in kept:
                 path.unlink()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -193,7 +191,7 @@ def _content(tensor: Tensor) -> tuple[object, ...]:
     return tensor.dtype, tuple(tensor.shape), sha256(numbers.data).digest()
 
 
-class ResumedLearner(Listener):
+class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):
     """A :class:`~edgefl.training.job.Learner` that trains with another one and writes checkpoints.
 
     A resumed run first repeats recorded rounds: up to the newest checkpoint, of round ``until``, answers come from the
@@ -241,9 +239,6 @@ class ResumedLearner(Listener):
         self._journal.commit()
         if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
             self._checkpoints.begin(row.round, *self._learner.snapshot())
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
