@@ -6,7 +6,6 @@ import os
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from edgefl.errors import UserError
@@ -69,9 +68,7 @@ class CpuQuota:
             ) from None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with suppress(OSError):
             for pid in (self._folder / "cgroup.procs").read_text().split():
                 with suppress(OSError):  # it has ended meanwhile

@@ -16,7 +16,6 @@ from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -157,9 +156,7 @@ class Checkpoints(AbstractContextManager["Checkpoints"]):
             if path.name not in kept:
                 path.unlink()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.finish()
         except Exception:
@@ -240,9 +237,7 @@ class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):
         if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
             self._checkpoints.begin(row.round, *self._learner.snapshot())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._checkpoints.__exit__(kind, error, trace)
         if error is None and self._held is not None:
             raise LogDiffers(f"the run ends before round {self.until}, which has a checkpoint: it cannot be resumed")

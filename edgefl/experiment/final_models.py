@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from edgefl.training.personalisation import ClientMetric
 
 
+_FORMAT = {"format": "pt"}
+
+
 def kept_models_of(scenario: Scenario) -> KeptModels | None:
     """The models that a learner must keep for this scenario, if there are any."""
     from edgefl.training.kept_states import KeptModels
@@ -120,17 +123,14 @@ def _figures(metric: ClientMetric) -> dict[str, float]:
 
 def write_model(vector: Tensor, model: BlockModel, path: Path) -> None:
     """Write a model ``[size]`` with the names of :func:`state_of`, so that its own class loads it."""
-    _write(state_of(model, vector), path)
+    write_file(path, save(state_of(model, vector), _FORMAT))
 
 
 def write_client_models(models: Mapping[int, Tensor], model: BlockModel, path: Path) -> None:
     """Write local models by client, with the names of :func:`write_model` after the client's number and a dot."""
     states = {client: state_of(model, vector) for client, vector in sorted(models.items())}
-    _write({f"{client}.{name}": each for client, state in states.items() for name, each in state.items()}, path)
-
-
-def _write(tensors: dict[str, Tensor], path: Path) -> None:
-    write_file(path, save(tensors, {"format": "pt"}))
+    named = {f"{client}.{name}": each for client, state in states.items() for name, each in state.items()}
+    write_file(path, save(named, _FORMAT))
 
 
 def read_model(path: Path, model: BlockModel) -> Tensor:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -130,7 +130,8 @@ def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
 
 def software_of(scenario: Scenario) -> dict[str, str]:
     """The versions of torch and of the packages that contain a scenario's parts or that they depend on, by name."""
-    parts = list(_parts(scenario))
+    methods = [(each.recipe, recipe_of(scenario, each)) for each in scenario.methods if each.allowed]
+    parts = list(parts_of((scenario, methods)))
     names = {"torch", *(name for part in parts for name in getattr(type(part), "packages", ()))}
     foreign = {_module(part).partition(".")[0] for part in parts} - _KNOWN
     if foreign:
@@ -155,11 +156,6 @@ def in_words(software: Mapping[str, str]) -> str:
     'torch 2.9.1 and my-parts 1.0'
     """
     return " and ".join(f"{name} {version}" for name, version in software.items()) or "no packages"
-
-
-def _parts(scenario: Scenario) -> Iterator[Any]:
-    methods = [(each.recipe, recipe_of(scenario, each)) for each in scenario.methods if each.allowed]
-    return parts_of((scenario, methods))
 
 
 def _module(part: Any) -> str:
