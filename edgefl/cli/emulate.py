@@ -1,7 +1,5 @@
 """``edgefl emulate``: run a scenario as processes over shaped links."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Literal

@@ -5,8 +5,6 @@ cut off. On resumption the world derives its rows again; the journal compares th
 appends the new ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ its checkpoint are made from what the finished run kept; with more seeds, the pr
 files replace those of the finished run, or join them, only when it is complete.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Build the setup of one run from a scenario: each section gives one part."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ The module's own ``forward`` computes the first block until the first layer is c
 layers, and what precedes them, replaced. What the module gives to its layers is recorded in one call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial

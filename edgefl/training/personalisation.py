@@ -1,7 +1,5 @@
 """The metric of the final model on each client, and classifier calibration: its last block fitted to their data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """One local step: the loss, its gradient, and the new parameters by a local rule, such as SGD."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ Every engine and the cost model run these lines; options have torch's names. Wit
 goes on with the optimizer's state after its last one, which is a client state like SCAFFOLD's.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self
