@@ -203,10 +203,8 @@ def chosen_labels(scenario: Scenario | AppScenario, wanted: list[str] | None) ->
     labels = [method.label for method in scenario.methods]
     for name in wanted or ():
         if name not in labels:
-            raise UserError(
-                f"the scenario '{scenario.name}' has no method labelled '{name}'; {nearest(name, labels)}",
-                file=f"--method {name}",
-            )
+            message = f"the scenario '{scenario.name}' has no method labelled '{name}'; {nearest(name, labels)}"
+            raise UserError(message, file=f"--method {name}")
     return [label for label in labels if label in wanted] if wanted else None
 
 

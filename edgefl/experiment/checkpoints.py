@@ -102,10 +102,8 @@ class Checkpoints(AbstractContextManager["Checkpoints"]):
             tensors = {name: files[file][key] for name, (file, key) in found["tensors"].items()}
             return found["round"], tensors, found["facts"]
         except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
-            raise UserError(
-                f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start",
-                file=str(manifest),
-            ) from None
+            message = f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start"
+            raise UserError(message, file=str(manifest)) from None
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Start to write the state after ``round`` rounds; first wait until the previous checkpoint is complete.

@@ -94,19 +94,13 @@ def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, tr
     for field, file in code_files(scenario).items():
         if not file.exists():
             copy = f"{names.INPUTS}/{field}.py"
-            raise UserError(
-                f"no such file; the run directory has a copy of it, {copy}: read it, and copy it here",
-                file=str(file),
-                field=field,
-            )
+            message = f"no such file; the run directory has a copy of it, {copy}: read it, and copy it here"
+            raise UserError(message, file=str(file), field=field)
         within = file.resolve().is_relative_to(folder.resolve())
         if not trust and (within or known.get(field) != digest_of_file(file)):
             reason = "it is part of the run directory" if within else "it is not the file that the run began with"
-            raise UserError(
-                f"this Python file is not executed, since {reason}; read it, and add --trust to execute it",
-                file=str(file),
-                field=field,
-            )
+            message = f"this Python file is not executed, since {reason}; read it, and add --trust to execute it"
+            raise UserError(message, file=str(file), field=field)
         allow(file)
     return with_overrides(scenario, (), run_code=False) if code_files(scenario) else scenario
 

@@ -97,10 +97,8 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
-            raise UserError(
-                f"the method '{name}' always sends the whole model and has no block scheduler; remove this key",
-                field=f"{field}.scheduler",
-            )
+            message = f"the method '{name}' always sends the whole model and has no block scheduler; remove this key"
+            raise UserError(message, field=f"{field}.scheduler")
         return ScenarioMethod(label, entry, python=data.get("python"))
     chosen = data.get("scheduler") or recipe.scheduler
     scheduler = SCHEDULER_SECTION.read(chosen, f"{field}.scheduler")

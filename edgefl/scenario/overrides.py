@@ -281,9 +281,6 @@ def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
     if not name.isascii() or not name.isdigit() or int(name) >= len(container):
         last = len(container) - 1
         expected = f"an index from 0 to {last}" if container else "no item, because the list is empty"
-        raise UserError(
-            f"{place} is a list: expected {expected}, found {shown(name)}",
-            field=".".join(change.path),
-            file=change.origin,
-        )
+        message = f"{place} is a list: expected {expected}, found {shown(name)}"
+        raise UserError(message, field=".".join(change.path), file=change.origin)
     return int(name)

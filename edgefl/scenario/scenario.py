@@ -184,10 +184,8 @@ class Scenario(Options):
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")
         check_world(self, self.task.measured)
         if self.personalisation is not None and self.data.test != "partitioned":
-            raise UserError(
-                f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",
-                field="personalisation",
-            )
+            message = f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'"
+            raise UserError(message, field="personalisation")
 
     def _check_cohort(self) -> None:
         cohort, clients = self.training.cohort, self.data.clients

@@ -167,10 +167,8 @@ class TransformersModel(OrdinaryModel):
         if not isinstance(found, dict):
             raise UserError("expected a mapping, as transformers writes it", file=str(path))
         if found.get("model_type", self.transformers) != self.transformers:
-            raise UserError(
-                f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'",
-                file=str(path),
-            )
+            message = f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'"
+            raise UserError(message, file=str(path))
         return found
 
 

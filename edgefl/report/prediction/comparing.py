@@ -115,10 +115,8 @@ class Against:
 def compare_runs(measured: RunResult, predicted: RunResult) -> Against:
     """Compare a run with its prediction."""
     if measured.name != predicted.name:
-        raise UserError(
-            f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'",
-            file=str(predicted.given),
-        )
+        message = f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'"
+        raise UserError(message, file=str(predicted.given))
     trained = measured.trained and predicted.trained
     bands = read_bands(predicted)
     seeds: dict[str, dict[int, SeedAgainst]] = {}
