@@ -324,9 +324,8 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     if found <= {names.LOCK, *left}:
         return
     if names.STATE in found:
-        raise UserError(
-            f"contains an interrupted run; to continue: {how_to_continue(path)}; else {hint}", file=str(path)
-        )
+        message = f"contains an interrupted run; to continue: {how_to_continue(path)}; else {hint}"
+        raise UserError(message, file=str(path))
     if found & {names.SUMMARY, names.SCENARIO}:
         raise UserError(f"already contains a run; {hint}", file=str(path))
     raise UserError(f"expected a new or an empty folder, found files in it; {hint}", file=str(path))

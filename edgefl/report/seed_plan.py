@@ -82,9 +82,8 @@ def seed_plan(
     run.check_labels(methods or ())
     figures = {label: each for label, each in final_metrics(run).items() if not methods or label in methods}
     if len(figures) < 2:
-        raise UserError(
-            f"expected two methods with {run.metric.word} to compare, found {len(figures)}", file=str(run.path)
-        )
+        message = f"expected two methods with {run.metric.word} to compare, found {len(figures)}"
+        raise UserError(message, file=str(run.path))
     highest = run.metric.better == "higher"
     means = compared(figures, highest=highest).means
     among, pairs, unknown = confidence_among(len(figures) - 1), [], []

@@ -130,9 +130,8 @@ class FinishedRun:
         recording = read_recording(self.paths.of(label, seed).events)
         if recording.reason == "fault" or not (recording.evaluations or untrained):
             what = "a fault ended it" if recording.reason == "fault" else "it has no training"
-            raise UserError(
-                f"{what}, so there is nothing to replay", file=str(self.path), field=f"{label}, seed {seed}"
-            )
+            message = f"{what}, so there is nothing to replay"
+            raise UserError(message, file=str(self.path), field=f"{label}, seed {seed}")
         return recording
 
     def recordings(self, label: str, *, untrained: bool = False) -> dict[int, Recording]:

@@ -129,9 +129,8 @@ class TransformersModel(OrdinaryModel):
         for name in self.args:
             if name not in _OF_TRANSFORMERS and (name.startswith("_") or not hasattr(plain, name)):
                 known = [each for each in plain.to_dict() if not each.startswith("_")]
-                raise UserError(
-                    f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}", field="args"
-                )
+                message = f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}"
+                raise UserError(message, field="args")
         options: dict[str, Any] = {"use_cache": False}
         if self.head in ("causal_lm", "next_token"):
             options["vocab_size"] = classes
