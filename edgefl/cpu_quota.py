@@ -1,17 +1,13 @@
 """A part of one processor for some processes, by a control group (cgroup) of Linux: it stands for a slower device."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from edgefl.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 """Where the hierarchies of versions 1 and 2 are mounted."""
