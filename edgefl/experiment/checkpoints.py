@@ -16,7 +16,7 @@ from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,9 +30,7 @@ from edgefl.files import write_file
 from edgefl.record.events import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.training.job import Learner
-
-if TYPE_CHECKING:
-    from edgefl.training.learner import MethodLearner
+from edgefl.training.learner import MethodLearner
 
 CHECKPOINT_EVERY = 10
 """Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
