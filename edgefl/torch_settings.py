@@ -77,8 +77,12 @@ def _settings() -> list[_Setting]:
     ]
 
 
-def _read(read: Callable[[], Any]) -> Any:
+def present_values() -> list[Any]:
     """None where this version of PyTorch has no such setting, or refuses to read it."""
+    return [_read(read) for read, _, _ in _settings()]
+
+
+def _read(read: Callable[[], Any]) -> Any:
     with suppress(AttributeError, RuntimeError):
         return read()
     return None
@@ -106,7 +110,7 @@ def neutral_torch() -> Iterator[None]:
     if torch is None:  # its settings are neutral when it is imported
         yield
         return
-    before = [_read(read) for read, _, _ in _settings()]
+    before = present_values()
     try:
         with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
             if torch.get_default_device().type != "cpu":
