@@ -12,7 +12,7 @@ from pathlib import Path
 from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData
 from edgefl.errors import EdgeflError, UserError
-from edgefl.experiment import longer
+from edgefl.experiment import extended_run
 from edgefl.experiment.directory import Choices, RunDirectory, check_finished
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.journal import LogDiffers
@@ -143,7 +143,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
     path = path.absolute()
     if not RunPaths(path).longer.exists():
         return _continue(RunDirectory(path, None), path, listeners, trust=trust)
-    with longer.locked(path):
+    with extended_run.locked(path):
         _finish_longer(path, listeners, trust=trust)
     return path
 
@@ -170,14 +170,14 @@ def go_on(
     """
     path = path.absolute()
     check_finished(path)
-    with longer.locked(path):
-        advice = longer.begin(path, changes, new_seeds, device, trust=trust)
+    with extended_run.locked(path):
+        advice = extended_run.begin(path, changes, new_seeds, device, trust=trust)
         for listener in listeners if advice else ():
             listener.advised(advice)
         try:
             _finish_longer(path, listeners, trust=trust)
         except UserError:
-            longer.forget(path)
+            extended_run.forget(path)
             raise
     return path
 
@@ -189,11 +189,11 @@ def _finish_longer(path: Path, listeners: Sequence[Listener], *, trust: bool) ->
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
         except LogDiffers:
             # The end of the finished run was foreseen, as where clients of the next rounds are picked in advance.
-            longer.restart(path)
+            extended_run.restart(path)
             for listener in listeners:
                 listener.advised("the end of the finished run changed its earlier rounds: it is trained from its start")
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
-    longer.adopt(path)
+    extended_run.adopt(path)
 
 
 def add_seeds(
