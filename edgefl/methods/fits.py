@@ -5,16 +5,12 @@ A part declares its needs, names of :data:`NEEDS`. A protocol, codec, model, net
 contains the table of all methods, which docs/site/fit_matrix.py generates from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from edgefl.errors import UserError
-
-if TYPE_CHECKING:
-    from edgefl.models.block_model import BlockModel
-    from edgefl.models.layout import Layout
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Layout
 
 Need = Literal[
     "each update", "plain sum", "own start", "rounds", "deadline", "whole model", "one size", "server start",

@@ -1,6 +1,5 @@
 """The parts that all methods of one scenario and seed share, so that only the method differs."""
 
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import torch
@@ -149,7 +148,5 @@ class TrainingCore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()

@@ -15,13 +15,5 @@ AnyPartition = Annotated[
 ]
 
 __all__ = [
-    "AnyPartition",
-    "ByFile",
-    "Dirichlet",
-    "Flwr",
-    "Iid",
-    "LabelLevel",
-    "Natural",
-    "Quantity",
-    "SortAndPartition",
-]
+    "AnyPartition", "ByFile", "Dirichlet", "Flwr", "Iid", "LabelLevel", "Natural", "Quantity", "SortAndPartition",
+]  # fmt: skip

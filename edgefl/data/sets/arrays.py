@@ -58,9 +58,8 @@ class Arrays(SplitData, OwnArrays):
         if one and inputs not in file.names:
             both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
             keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
-            raise UserError(
-                f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})", file=str(path)
-            )
+            message = f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})"
+            raise UserError(message, file=str(path))
         values = file.read(inputs) if isinstance(inputs, str) else file.read_columns(inputs)
         client = "client" if client is None and "client" in file.names else client
         clients = None if client is None else file.read(client)

@@ -1,12 +1,10 @@
 """One local step: the loss, its gradient, and the new parameters by a local rule, such as SGD."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,13 +13,11 @@ from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.models.layout import Layout, Weights
 from edgefl.models.random_layers import backward_of, drawn_from
 from edgefl.options import Component
 from edgefl.torch_settings import Precision, computing
-
-if TYPE_CHECKING:
-    from edgefl.methods.parts.local_options import LocalOptions
 
 
 class LocalRule(Component):
@@ -65,11 +61,11 @@ class LocalRule(Component):
         """What it takes from other parts, with the reasons; by default, its steps may have any weight."""
         return {} if type(self).update is Sgd.update else {"known steps": f"{type(self).__name__} has steps of its own"}
 
-    def accept(self, options: LocalOptions) -> None:
+    def accept(self, options: StepOptions) -> None:
         """Check the local options; by default, all fit this rule."""
 
     @abstractmethod
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         """The ``memory`` before the first step of a job of ``steps`` local steps."""
 
     def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
@@ -78,7 +74,7 @@ class LocalRule(Component):
 
     @abstractmethod
     def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float
     ) -> Tensor:
         """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
 
@@ -165,7 +161,7 @@ def checked_loss(answer: object) -> Loss:
     return numbers
 
 
-def minibatches(batch: Batch, options: LocalOptions, dim: int = 0) -> list[tuple[float, Batch]]:
+def minibatches(batch: Batch, options: StepOptions, dim: int = 0) -> list[tuple[float, Batch]]:
     """The minibatches of a local step, whose gradients are added up, and each one's share of the step's samples.
 
     >>> from edgefl.methods.parts.local_options import LocalOptions
@@ -192,7 +188,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     batch: Batch,
     context: Context,
     memory: dict[str, Tensor],
-    options: LocalOptions,
+    options: StepOptions,
     lr: float,
     *,
     draw: Callable[[int], Mapping[str, Tensor]] | None = None,
@@ -246,7 +242,7 @@ def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:
     return parameters.sub_(step, alpha=lr)
 
 
-def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
+def clipped(gradient: Tensor, options: StepOptions) -> Tensor:
     """The gradient, clipped in place to an L2 norm of at most ``clip_norm`` (``torch.nn.utils.clip_grad_norm_``)."""
     if options.clip_norm is None:
         return gradient
@@ -254,7 +250,7 @@ def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
     return gradient.mul_((options.clip_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
-def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
+def direction(parameters: Tensor, gradient: Tensor, options: StepOptions) -> Tensor:
     """The clipped gradient plus coupled weight decay, in place; weight decay is added after clipping."""
     gradient = clipped(gradient, options)
     if options.weight_decay:
@@ -271,11 +267,11 @@ class Sgd(LocalRule):
 
     lr_on_device: ClassVar[bool] = True
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
 
     def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float | Tensor
     ) -> Tensor:
         """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
         step = direction(parameters, gradient, options)
