@@ -1,7 +1,7 @@
 """FedBR's level ε: the share of one class in a client's data, or the number of classes that a client lacks."""
 
 from bisect import bisect_left
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,6 +22,8 @@ class LabelLevel(Partition):
     All shards have the same size: the largest for which every class has enough images. Remaining images are not used.
     """
 
+    by_class: ClassVar[bool] = True
+
     kind: Literal["label_level"] = Field(default="label_level", description="FedBR's non-IID level ε")
     level: int = Field(ge=0, le=9, description="ε: 0 is IID, 9 the most skewed")
     form: Literal["auto", "dominant", "missing"] = Field(
@@ -29,10 +31,6 @@ class LabelLevel(Partition):
         description="dominant: ε·10 % of a client's samples are of one class; missing: a client lacks ε·10 % of the "
         "classes; auto: dominant for up to ten classes, missing for more",
     )
-
-    @property
-    def by_class(self) -> bool:
-        return True
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         if self.level == 0:

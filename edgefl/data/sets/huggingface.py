@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgefl.data.array_files import of_column
+from edgefl.data.array_files import ArrayFile, of_column
 from edgefl.data.own_data import Encoded, OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, nearest, optional
@@ -33,10 +33,7 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
     client: str | None = Field(default=None, description="column of the samples' clients, for natural; null: none")
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        try:
-            folder = find_input(self.path, what="folder")
-        except UserError as error:
-            raise error.located(field="path") from None
+        folder = find_input(self.path, what="folder", field="path")
         data = _loaded(folder)
         if not isinstance(data, dict):
             if (self.train, self.test_data) != ("train", None):
@@ -54,17 +51,13 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
         def column(name: str) -> Any:
             import pyarrow
 
-            if name not in split.column_names:
-                hint = nearest(name, split.column_names)
-                raise UserError(f"no column '{name}' in this data set; {hint}", file=place)
             values = split.select_columns([name]).with_format("arrow")[:][name]
             values = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
             return of_column(values, name, place, self.size, self.colours)
 
-        inputs, labels = column(self.inputs), column(self.target)
-        client = None if self.client is None else column(self.client)
-        classes = getattr(split.features[self.target], "num_classes", None)
-        return Raw(inputs, labels, client, (self.inputs, self.target, self.client or ""), place, classes)
+        file = ArrayFile(place, "column", split.column_names, column, "data set")
+        classes = getattr(split.features.get(self.target), "num_classes", None)
+        return Raw.of(file, self.inputs, self.target, self.client, classes)
 
 
 def _loaded(folder: Path) -> Any:

@@ -44,8 +44,8 @@ class ImageFolder(SplitData, Encoded):
 
     def _found(self) -> tuple[Path, Path | None, list[str]]:
         """Both folders, and the classes by number."""
-        train = _folder("train", self.train)
-        test = None if self.test_data is None else _folder("test_data", self.test_data)
+        train = find_input(self.train, what="folder", field="train")
+        test = None if self.test_data is None else find_input(self.test_data, what="folder", field="test_data")
         classes = _classes(train)
         if self.classes is not None and test is not None:
             classes = sorted({*classes, *_classes(test)})
@@ -68,17 +68,8 @@ class ImageFolder(SplitData, Encoded):
         if not images:
             raise UserError("expected images, found none", file=str(folder))
         paths, labels = zip(*images, strict=True)
-        pictures = Pictures(
-            lambda index: Path(paths[index]), lambda index: paths[index], np.arange(len(paths)), self.size, self.colours
-        )
+        pictures = Pictures.of_files(paths, self.size, self.colours)
         return Raw(pictures, np.array(labels), None, ("images", "classes", ""), str(folder), self.classes)
-
-
-def _folder(field: str, name: str) -> Path:
-    try:
-        return find_input(name, what="folder")
-    except UserError as error:
-        raise error.located(field=field) from None
 
 
 def _entries(folder: Path) -> list[Path]:
