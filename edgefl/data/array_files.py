@@ -48,7 +48,8 @@ class ArrayFile(NamedTuple):
 
 def open_arrays(path: Path) -> ArrayFile:
     """The file of arrays at ``path``."""
-    formats = {".npz": _npz, ".safetensors": _safetensors, ".parquet": partial(parquet_files, place=str(path))}
+    formats: dict[str, Callable[[Path], ArrayFile]] = {".npz": _npz, ".safetensors": _safetensors}
+    formats[".parquet"] = partial(parquet_files, place=str(path))
     if path.suffix not in formats:
         raise UserError(f"expected a file of the format {', '.join(formats)}, found '{path.name}'", file=str(path))
     with _readable(str(path)):
