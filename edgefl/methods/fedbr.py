@@ -15,7 +15,6 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.distillation import path_loss
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
@@ -160,7 +159,6 @@ METHODS.register("fedbr")(
         summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
         paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
         objective=FedBR,
-        rule=Sgd,
         server=Mean(),
         payload=BlocksPayload,
         # Blocks that are not sent are the client's own, from the end of its last participation.

@@ -12,7 +12,6 @@ from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import path_loss
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -81,7 +80,6 @@ METHODS.register("fedmlb")(
         summary="hybrid paths of local and frozen received blocks regularise every level",
         paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
         objective=FedMLB,
-        rule=Sgd,
         server=Mean(),
     )
 )

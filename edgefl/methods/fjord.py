@@ -15,7 +15,6 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.parts.submodels import SubModel, Width
 from edgefl.methods.recipe import METHODS, Recipe
@@ -85,7 +84,6 @@ METHODS.register("fjord")(
         summary="each client trains nested widths of the model, up to the one that its device allows",
         paper="Horvath et al. 2021 (FjORD), Sec. 3 and Alg. 1",
         objective=FjORD,
-        rule=Sgd,
         server=Mean(),
         submodels=NestedWidth,
     )

@@ -8,7 +8,7 @@ from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule
+from edgefl.methods.parts.local_step import LocalRule, Sgd
 from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.payload import Payload
 from edgefl.methods.parts.server import ServerUpdate, Weighting
@@ -24,8 +24,8 @@ class Recipe:
     paper: str  # the paper that defines it, with equation or algorithm
     # objective, rule, payload: classes whose fields are the method's options in a scenario
     objective: type[Objective]
-    rule: type[LocalRule]
     server: ServerUpdate  # the default server update; a scenario may choose another one that fits
+    rule: type[LocalRule] = Sgd  # Sgd: the scenario's local.optimizer
     payload: type[Payload] = Payload
     state: ClientState | None = None  # the client state, or None for stateless clients
     weighting: Weighting = "samples"

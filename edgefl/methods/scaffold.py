@@ -48,9 +48,6 @@ class ControlVariate(ClientState):
     vectors: ClassVar[tuple[str, ...]] = ("client_control",)
     uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
 
-    def first(self, received: Tensor, parameter_count: int) -> State:
-        return {"client_control": received.new_zeros(parameter_count)}
-
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         own = vectors["client_control"]
         travelled = (received - final)[..., : own.shape[-1]]

@@ -43,9 +43,6 @@ class KeptState(ClientState):
     def first(self, received: Tensor, parameter_count: int) -> State:
         return self.rule.first(received[..., :parameter_count])
 
-    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
-        return {name: vectors[name] for name in self.vectors}
-
 
 class KeptSgd(Sgd):
     """SGD whose momentum continues from the client's last job, as in FedAlign's code, which resets no optimizer."""
