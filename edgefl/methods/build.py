@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from edgefl.errors import UserError, WrongAnswer, nearest
 from edgefl.methods.codecs.choice import Codecs, codec_state
-from edgefl.methods.fits import check, parts_of, taken_by
+from edgefl.methods.fits import requirements_of, taken_by
+from edgefl.methods.needs import check
 from edgefl.methods.parts.averaged_state import AveragedState, PayloadWithState
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import together
@@ -185,7 +186,7 @@ def build_method(
     )
     _check_names(method)
     _check_downlink(method)
-    check(parts_of(method), taken_by(method))
+    check(requirements_of(method), taken_by(method))
     return method
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
+from edgefl.methods.needs import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.distillation import path_loss
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
+from edgefl.methods.needs import Need
 from edgefl.methods.parts.distillation import path_loss
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe

@@ -15,7 +15,8 @@ from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.input_file import parts_of as nested_parts
 from edgefl.methods.build import build_method
-from edgefl.methods.fits import Need, Part, check, parts_of
+from edgefl.methods.fits import requirements_of
+from edgefl.methods.needs import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.figures import Quantity
@@ -216,7 +217,7 @@ class Scenario(Options):
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
 
     def _check_fits(self) -> None:
-        """Check what fits with what; see :mod:`edgefl.methods.fits`."""
+        """Check what fits with what; see :mod:`edgefl.methods.needs`."""
         training, protocol, early = self.training, self.protocol, dict[Need, str]()
         selection, bandwidth = training.selection.name, training.bandwidth
         with built_at("training.selection"):
@@ -225,14 +226,14 @@ class Scenario(Options):
         task: dict[Need, str] = {} if self.task.classes else {"classes": f"task '{self.task.kind}' has none"}
         world: dict[Need, str] = {**self._taken_by_network(), **protocol.takes(), **task}
         parts = [
-            Part(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
-            Part(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
-            Part(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
+            Requirement(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
+            Requirement(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
+            Requirement(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
         ]
         if (attack := attack_of(self.failures)) is not None and attack.kind == "label_flip":
-            parts.append(Part("an attack by label_flip", frozenset({"classes"}), "failures"))
+            parts.append(Requirement("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
-            parts.append(Part("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
+            parts.append(Requirement("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
         check(parts, world)
         if selector.waits() and protocol.has_rounds:
             early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"
@@ -246,7 +247,7 @@ class Scenario(Options):
                 updates = protocol.gathered(training.cohort)
                 attackers = 0 if attack is None else attack.count(updates)
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
-                check(parts_of(method), protocol.takes(method.weighting), early)
+                check(requirements_of(method), protocol.takes(method.weighting), early)
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.fits import Need
+from edgefl.methods.needs import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part
 from edgefl.units import slack
@@ -49,7 +49,7 @@ class BandwidthSpec(Options):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"server's links"})
-    """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
+    """What it needs of its scenario; see :mod:`edgefl.methods.needs`."""
 
     @abstractmethod
     def order(self, transfers: Transfers) -> Order:
