@@ -10,7 +10,7 @@ from edgefl.errors import Note, UserError
 from edgefl.input_file import InputFile
 from edgefl.network.capacities.base import CAPACITIES, CapacitySpec
 from edgefl.network.topology import Sharing
-from edgefl.network.traces import LEAST_CHANGE_SECONDS
+from edgefl.network.trace_times import LEAST_CHANGE_SECONDS
 from edgefl.network.transport import TransportSpec
 from edgefl.options import Options
 from edgefl.registry import OneOf, Unread

@@ -70,7 +70,7 @@ class Clock(NamedTuple):
         if why is None:
             return None
         steps = f"steps of {_shown(usual)} and a longest gap of {_shown(max(gaps))}"
-        return f"{_shown(self.moments[-1] + gaps[-1])}, {steps}, which cannot be meant: {why}"
+        return f"{_shown(self.moments[-1] - self.moments[0] + gaps[-1])}, {steps}, which cannot be meant: {why}"
 
     def _other_format(self, usual: float) -> str | None:
         """What numbers are that cannot have the unit of :attr:`form`, with this usual step in seconds."""
@@ -96,7 +96,7 @@ class Clock(NamedTuple):
         likely = dated or [unit for unit in units if possible(unit, USUAL_STEP)]
         meant = ""
         if likely and form not in likely:
-            period = units[likely[-1]] * (2 * moments[-1] - moments[-2])
+            period = units[likely[-1]] * (2 * moments[-1] - moments[-2] - moments[0])
             meant = (
                 f"they seem to be {likely[-1]} (time_format: {likely[-1]}), with a period of {_shown(period)}; if not, "
             )

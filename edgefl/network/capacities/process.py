@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, LinkDirection
 from edgefl.network.processes import CapacityProcess, SteppedProcess
-from edgefl.network.traces import LEAST_CHANGE_SECONDS
+from edgefl.network.trace_times import LEAST_CHANGE_SECONDS
 from edgefl.randomness import generator
 from edgefl.units import BitsPerSecond, Seconds
 
