@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -116,9 +116,9 @@ class TrainingCore:
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
         self.data = data
+        self._engines = ExitStack()  # which close() closes
         self._own = self._ready(model, data)
         self._adapted: list[tuple[Objective, AdaptedModel]] = []
-        self._of_parts: list[EngineOfParts] = []
 
     @classmethod
     def of(
@@ -166,7 +166,7 @@ class TrainingCore:
 
     def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:
         engine = EngineOfParts(adapted.engine, lambda level: self.engine_for(parts.of(level).model.to(self._device)))
-        self._of_parts.append(engine)
+        self._engines.callback(engine.close)
         return engine
 
     def _adapted_to(self, objective: Objective) -> AdaptedModel:
@@ -182,7 +182,9 @@ class TrainingCore:
     def _ready(self, model: BlockModel, data: JobData) -> AdaptedModel:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
-        return AdaptedModel(model, initial, self.engine_for(model, data), data)
+        engine = self.engine_for(model, data)
+        self._engines.callback(engine.close)
+        return AdaptedModel(model, initial, engine, data)
 
     def engine_for(self, model: BlockModel, data: JobData | None = None) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
@@ -195,15 +197,10 @@ class TrainingCore:
         return RememberingEngine(engine, self._results, model, self._device)
 
     def close(self) -> None:
-        for each in [self._own, *(adapted for _, adapted in self._adapted)]:
-            each.engine.close()
-        for parts in self._of_parts:
-            parts.close()
+        self._engines.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from edgefl.options import Component
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.serialization import within
 
 State = Mapping[str, Tensor]
 """A client's vectors by name, as ``ClientState.after`` returned them."""
@@ -61,9 +62,6 @@ class ClientStates:
         needed = self.tips() | {job.previous for job in waiting if job.previous is not None}
         for job in self._states.keys() - needed:
             del self._states[job]
-
-
-_PREFIX = "kept_models/"
 
 
 class EnsembleSpec(Component):
@@ -133,15 +131,9 @@ class KeptModels:
 
     def packed(self) -> dict[str, Tensor]:
         tensors = {} if self._ensemble is None else self._ensemble.packed()
-        tensors |= {f"client/{client}": model for client, model in self.local.items()}
-        return {_PREFIX + name: tensor for name, tensor in tensors.items()}
+        return tensors | {f"client/{client}": model for client, model in self.local.items()}
 
-    def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        own = {name.removeprefix(_PREFIX): each for name, each in tensors.items() if name.startswith(_PREFIX)}
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
         if self._ensemble is not None:
-            self._ensemble.restore({name: each if name == "weight" else each.to(device) for name, each in own.items()})
-        self.local = {
-            int(name.removeprefix("client/")): each.to(device)
-            for name, each in own.items()
-            if name.startswith("client/")
-        }
+            self._ensemble.restore(tensors)
+        self.local = {int(client): model for client, model in within(tensors, "client").items()}

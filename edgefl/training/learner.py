@@ -109,7 +109,7 @@ class MethodLearner:
         with neutral_torch(), torch.no_grad():
             self._train([*jobs, *old])
             before = digest_of_model(self._server.vector)
-            arrived = {id: self._outcomes[id] for id in sorted(jobs, key=_order)}
+            arrived = {id: self._outcomes[id] for id in sorted(jobs)}
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
@@ -195,9 +195,9 @@ class MethodLearner:
         parts |= {f"version/{version}": split(sent)[1] for version, sent in self._versions.items()}
         parts |= {f"outcome/{number}": tensors for number, (_, _, tensors) in enumerate(outcomes)}
         parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept().values())}
+        parts |= {} if self._kept_models is None else {"kept_models": self._kept_models.packed()}
         named = {f"{part}/{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
-        kept = {} if self._kept_models is None else self._kept_models.packed()
-        return {"latest": self._server.vector, **named, **kept}, {
+        return {"latest": self._server.vector, **named}, {
             "version": self._server.version,
             "versions": list(self._versions),
             "waiting": [asdict(job) for job in self._waiting.values()],
@@ -220,25 +220,25 @@ class MethodLearner:
         self._server.resume(version, here["latest"], within(here, "server"), self._versions[version])
         waiting = [_job(each) for each in facts["waiting"]]
         self._waiting = {job.id: job for job in waiting}
-        self._discarded = {_id(each) for each in facts["discarded"]}
+        self._discarded = {JobId(*each) for each in facts["discarded"]}
         self._outcomes = {
-            _id(id): joined(Outcome(**{**bare, "part": tuple(bare["part"])}), within(here, f"outcome/{number}"))
+            JobId(*id): joined(Outcome(**{**bare, "part": tuple(bare["part"])}), within(here, f"outcome/{number}"))
             for number, (id, bare) in enumerate(facts["outcomes"])
         }
         self._states = ClientStates(
-            {_id(id): within(here, f"state/{number}") for number, id in enumerate(facts["states"])},
-            {int(client): tuple(_id(id) for id in jobs) for client, jobs in facts["tips"]},
+            {JobId(*id): within(here, f"state/{number}") for number, id in enumerate(facts["states"])},
+            {int(client): tuple(JobId(*id) for id in jobs) for client, jobs in facts["tips"]},
         )
         self._broadcast = {int(client): int(sent) for client, sent in facts["broadcast"]}
         self._feedback, self._evaluations = {}, {}
         if self._kept_models is not None:
-            self._kept_models.restore(tensors, device)
+            self._kept_models.restore(within(here, "kept_models"))
 
     def _train(self, jobs: Iterable[JobId]) -> None:
         needed = self._with_predecessors(jobs)
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
-            ready.sort(key=lambda job: _order(job.id))
+            ready.sort(key=lambda job: job.id)
             inputs = [self._inputs(job) for job in ready]
             results = self._engine.train([each.task for each in inputs])
             losses = in_main_memory([each.cross_entropies for each in results])
@@ -330,15 +330,6 @@ class MethodLearner:
         self._evaluations = {version: known for version, known in self._evaluations.items() if version in versions}
 
 
-def _order(job: JobId) -> tuple[int, int]:
-    return job.client, job.dispatch
-
-
-def _id(values: Iterable[Any]) -> JobId:
-    method, seed, client, dispatch = values
-    return JobId(str(method), int(seed), int(client), int(dispatch))
-
-
 def _job(values: Mapping[str, Any]) -> TrainingJob:
     previous = values["previous"]
-    return TrainingJob(**{**values, "id": _id(values["id"]), "previous": None if previous is None else _id(previous)})
+    return TrainingJob(**{**values, "id": JobId(*values["id"]), "previous": previous and JobId(*previous)})

@@ -13,7 +13,7 @@ from edgefl.models.layout import Layout
 from edgefl.training.base import Outcome
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
-from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
+from edgefl.training.parts_of_models import PartsOfModel, last_blocks, shares
 from edgefl.training.wire import Wire
 
 
@@ -34,14 +34,14 @@ class ServerModel:
         self.version = 0
         self.vector = initial
         self._method = method
-        self._count = parameter_count = layout.parameter_count
+        self._count = layout.parameter_count
         self._local = layout.local_parameters
         self._clients, self._parts = clients, parts
-        self._last_blocks = LastBlocks(layout) if method.objective.trains_last else None
+        self._layout = layout
         self._wire = wire
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
-            begun = method.server.begin(initial[:parameter_count].clone())
+            begun = method.server.begin(initial[: self._count].clone())
             self._state = checked_state(begun, method.server.broadcasts)
         self._received = self._arriving(0, None, self._method.local.lr_at(0))
 
@@ -95,9 +95,10 @@ class ServerModel:
         deltas = stacked([each.delta for each in arrived])
         moves = deltas if mix == "deltas" else torch.stack([self._move(each) for each in arrived])
         weights = self._weights([each.samples for each in arrived])
-        trained, coverage = self._parts or self._last_blocks, None
-        if trained is not None:
-            coverage = trained.share_of([each.part for each in arrived], deltas.new_tensor(weights))
+        coverage = None
+        if self._parts is not None or self._method.objective.trains_last:
+            trained = [self._places(*each.part) for each in arrived]
+            coverage = shares(trained, deltas.new_tensor(weights), len(vector))
         arrivals = [
             Arrival(
                 client=each.client,
@@ -128,6 +129,9 @@ class ServerModel:
         if count == len(vector):
             return parameters, state
         return torch.cat([parameters, vector[rest] + whole.at(rest).mean()]), state
+
+    def _places(self, part: int, round: int) -> Tensor:
+        return last_blocks(self._layout, part) if self._parts is None else self._parts.places(part, round)
 
     def _move(self, outcome: Outcome) -> Tensor:
         """The difference from the latest model; 0 in the part that the client did not train."""

@@ -13,13 +13,12 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.tasks.classification import Classification
-from edgefl.training.engines.sequential import SequentialEngine, train_job
+from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.job_inputs import ClientData
 from edgefl.training.personalisation import (
     DISPATCH,
     CalibrationSpec,
     ClientMetric,
-    _tasks,
     last_block,
     metric_of_one,
     personalised_metric,
@@ -45,11 +44,19 @@ def world():
 
 
 def train(world, calibration, method="fedavg", round=3):
-    _, jobs, model, final = world
+    data, jobs, model, final = world
+    trained = []
+
+    class Engine(SequentialEngine):
+        def train(self, tasks):
+            results = super().train(tasks)
+            trained.extend(zip(tasks, (each.final for each in results), strict=True))
+            return results
+
+    engine = Engine(model, jobs, torch.device("cpu"))
     built = build_method(method, LOCAL)
-    groups = _tasks(calibration, built, final, round, model, jobs, 0)
-    tasks = [task for group in groups for task in group]
-    return tasks, [train_job(task, model, jobs).final for task in tasks]
+    personalised_metric(calibration, built, final, round, model=model, data=data, jobs=jobs, engine=engine, seed=0)
+    return tuple(zip(*trained, strict=True))
 
 
 def test_it_is_logistic_regression_on_the_features_of_a_frozen_body(world):

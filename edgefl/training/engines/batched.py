@@ -18,7 +18,7 @@ from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
 from edgefl.training.accelerator import Replay
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.stack import Stack
 from edgefl.training.engine_spec import exact_arithmetic
@@ -219,9 +219,8 @@ def _step(task: JobTask) -> tuple[object, ...]:
     return task.objective, task.rule, task.options, *lr, task.alpha
 
 
-def build(given: EngineInputs) -> BatchedEngine:
-    """The engine."""
-    return BatchedEngine(given.model, given.data, given.device, precision=given.precision)
-
-
-ENGINES.register("batched")(EngineEntry(build, alike=False))
+ENGINES.register("batched")(
+    EngineEntry(
+        lambda given: BatchedEngine(given.model, given.data, given.device, precision=given.precision), alike=False
+    )
+)
