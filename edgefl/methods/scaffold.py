@@ -18,7 +18,7 @@ from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.needs import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
@@ -36,9 +36,7 @@ class ScaffoldRule(LocalRule):
     def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         return {"correction": vectors["control"] - vectors["client_control"]}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: LocalOptions, lr: Lr) -> Tensor:
         return stepped_(parameters, direction(parameters, gradient, options).add_(memory["correction"]), lr)
 
 

@@ -20,7 +20,7 @@ from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import Sgd
+from edgefl.methods.parts.local_step import Lr, Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -173,9 +173,7 @@ class MaskedSgd(Sgd):
     def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: LocalOptions, lr: Lr) -> Tensor:
         before = parameters.clone()  # the step overwrites them
         stepped = super().update(parameters, gradient, memory, options, lr)
         return stepped.where(memory["trained"] > 0, before)
