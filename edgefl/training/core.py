@@ -18,10 +18,18 @@ from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import content_of
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
-from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData, JobResult, JobTask
-from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine, keep_freed_memory
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import (
+    ENGINES,
+    Engine,
+    EngineInputs,
+    EngineSpec,
+    check_precision,
+    choose_engine,
+    keep_freed_memory,
+)
 from edgefl.training.job import Evaluation
-from edgefl.training.job_inputs import ClientData
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.kept_states import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
@@ -79,7 +87,7 @@ class AdaptedModel(NamedTuple):
     model: BlockModel
     initial: Tensor
     engine: Engine
-    data: JobData
+    data: ClientData
 
 
 class TrainingCore:
@@ -94,7 +102,7 @@ class TrainingCore:
 
     def __init__(
         self,
-        data: JobData,  # the clients' data, on the training device
+        data: ClientData,  # the clients' data, on the training device
         model: BlockModel,  # the scenario's skeleton, which the core takes over and moves to the training device
         seed: int,  # decides the initial model x^0; see initial_vector
         device: torch.device | str = "cpu",
@@ -179,14 +187,14 @@ class TrainingCore:
         self._adapted.append((objective, self._ready(model, data)))
         return self._adapted[-1][1]
 
-    def _ready(self, model: BlockModel, data: JobData) -> AdaptedModel:
+    def _ready(self, model: BlockModel, data: ClientData) -> AdaptedModel:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
         engine = self.engine_for(model, data)
         self._engines.callback(engine.close)
         return AdaptedModel(model, initial, engine, data)
 
-    def engine_for(self, model: BlockModel, data: JobData | None = None) -> Engine:
+    def engine_for(self, model: BlockModel, data: ClientData | None = None) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
         spec, data = self._spec, self.data if data is None else data
         given = EngineInputs(model, data, self._device, self._workers, spec.precision)

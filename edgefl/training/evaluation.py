@@ -16,20 +16,13 @@ from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY, drawn_from
 from edgefl.tasks.base import Task
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.base import EvaluationData, JobData, JobResult
+from edgefl.training.client_data import ClientData, OwnSamples
 from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult
 
 PLAIN = asdict(Mode(training=False, track=False))
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
-
-BATCH, DEVICE_BATCH = 128, 1024
-"""Images in an evaluation batch on a CPU, with every engine, and on an accelerator, which a small batch leaves idle."""
-
-
-def batch_on(device: torch.device) -> int:
-    """Images in an evaluation batch on a device."""
-    return BATCH if device.type == "cpu" else DEVICE_BATCH
 
 
 class BatchScore(NamedTuple):
@@ -41,7 +34,7 @@ class BatchScore(NamedTuple):
 
 
 def evaluate_batches(
-    vector: Tensor, places: Sequence[slice], model: BlockModel, data: EvaluationData, mode: Mapping[str, Any]
+    vector: Tensor, places: Sequence[slice], model: BlockModel, data: ClientData | OwnSamples, mode: Mapping[str, Any]
 ) -> list[BatchScore]:
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 
@@ -121,7 +114,7 @@ def local_losses(
     vector: Tensor,
     model: BlockModel,
     mode: Mapping[str, Any],
-    data: JobData,
+    data: ClientData,
     *,
     clients: Sequence[int],
     images: int | None,

@@ -2,111 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.data.batches import JobBatches, StackedBatches, fetch, job_batches
-from edgefl.data.dataset import Dataset
-from edgefl.data.federated import FederatedData
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import OWN
-from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.base import JobData, JobTask
-from edgefl.training.evaluation import batch_on
+from edgefl.training.client_data import ClientData
 from edgefl.training.job import TrainingJob
+from edgefl.training.job_task import JobTask
 from edgefl.training.kept_states import State
 from edgefl.training.parts_of_models import PartsOfModel
-
-
-class ClientData:
-    """Batches and facts of the clients' data; implements :class:`~edgefl.training.base.JobData`.
-
-    It is immutable, so several jobs may read it at once. If the test set is partitioned, the model is evaluated on all
-    clients' parts together (the cumulative accuracy of one model on its clients' data).
-    """
-
-    def __init__(self, data: FederatedData) -> None:
-        self._data = data
-        device = data.train.device
-        self._label_counts = torch.from_numpy(data.label_counts).to(device)
-        shards = data.evaluation_shards
-        evaluated = torch.arange(len(data.evaluation)) if shards is None else torch.from_numpy(shards.indices)
-        self._evaluated = evaluated.to(data.evaluation.store)
-
-    @property
-    def clients(self) -> int:
-        return self._data.clients
-
-    def together(self) -> Self:
-        one = copy(self)
-        one._data, one._label_counts = self._data.together(), self._label_counts.sum(0, keepdim=True)
-        return one
-
-    def samples(self, client: int) -> int:
-        return int(self._data.sizes[client])
-
-    def facts(self, client: int) -> dict[str, Tensor]:
-        share = self._data.sizes[client] * self.clients / self._data.sizes.sum()
-        counts = self._label_counts[client]
-        return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}
-
-    def batches(self, task: JobTask) -> Iterator[Batch]:
-        """Images stay bytes on the device until their step runs."""
-        return self._plan(task).in_turn()
-
-    def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
-        stacked = StackedBatches.of([self._plan(task) for task in tasks])
-        return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
-
-    def _plan(self, task: JobTask) -> JobBatches:
-        data = self._data
-        return job_batches(
-            data.train,
-            data.augment,
-            data.shards.shard(task.client),
-            task.options,
-            task.steps,
-            seed=task.seed,
-            client=task.client,
-            dispatch=task.dispatch,
-        )
-
-    def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> OwnSamples:
-        shard = self._data.shards.shard(client)
-        return OwnSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))
-
-    def evaluation(self) -> Sequence[slice]:
-        return _batches(len(self._evaluated), self._data.evaluation.device)
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        return fetch(self._data.evaluation, self._evaluated[place])
-
-
-class OwnSamples(NamedTuple):
-    """A client's own samples, at ``indices`` of the training set."""
-
-    data: Dataset
-    indices: Tensor
-
-    def evaluation(self) -> Sequence[slice]:
-        return _batches(len(self.indices), self.data.device)
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        return fetch(self.data, self.indices[place])
-
-
-def _batches(samples: int, device: torch.device) -> list[slice]:
-    size = batch_on(device)
-    return [slice(start, start + size) for start in range(0, samples, size)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +47,7 @@ class JobResolver:
         layout: Layout,
         depth: int,
         initial: Tensor,
-        data: JobData,
+        data: ClientData,
         parts: PartsOfModel | None = None,
     ) -> None:
         self._method = method

@@ -16,15 +16,17 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.base import Engine, JobData, JobResult, JobTask, Outcome
+from edgefl.training.client_data import ClientData
 from edgefl.training.distances import Distances
+from edgefl.training.engine_spec import Engine
 from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.kept_states import ClientStates, KeptModels, State
 from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.serialization import joined, split, within
-from edgefl.training.server_model import ServerModel
+from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
 HORIZON = 16
@@ -51,7 +53,7 @@ class MethodLearner:
         method: Method,
         model: BlockModel,  # the skeleton adapted by the method's objective; it is not modified
         initial: Tensor,  # the initial model x^0 [size], version 0
-        data: JobData,
+        data: ClientData,
         engine: Engine,
         *,
         seed: int = 0,  # the run's seed, for random choices of a codec

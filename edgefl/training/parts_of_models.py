@@ -10,8 +10,9 @@ from edgefl.methods.parts.submodels import SubModel
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Layout
-from edgefl.training.base import Engine, JobResult, JobTask
+from edgefl.training.engine_spec import Engine
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 
 
 class PartsOfModel:

@@ -28,9 +28,10 @@ from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 from edgefl.options import Component
 from edgefl.tasks.base import Task
-from edgefl.training.base import Engine, JobData, JobTask
-from edgefl.training.engine_spec import exact_arithmetic
-from edgefl.training.evaluation import PLAIN, batch_on, outputs_of
+from edgefl.training.client_data import ClientData, batch_on
+from edgefl.training.engine_spec import Engine, exact_arithmetic
+from edgefl.training.evaluation import PLAIN, outputs_of
+from edgefl.training.job_task import JobTask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +195,7 @@ def personalised_metric(
     *,
     model: BlockModel,
     data: FederatedData,
-    jobs: JobData,
+    jobs: ClientData,
     engine: Engine,
     seed: int,
     model_of: Callable[[int], Tensor] | None = None,

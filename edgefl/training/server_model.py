@@ -1,6 +1,7 @@
 """The server side: the latest model and the state of the server update, and what clients are sent of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
@@ -10,11 +11,34 @@ from torch import Tensor
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.base import Outcome
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
 from edgefl.training.parts_of_models import PartsOfModel, last_blocks, shares
 from edgefl.training.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of a trained job at the server."""
+
+    client: int
+    final: Tensor  # the returned local model θ_k [size], as received
+    version: int  # the model version v_k that the client was sent, and η of its round
+    rate: float
+    samples: int  # n_k, the number of the client's training images
+    steps: int  # H_k, its local steps
+    loss: float  # mean cross-entropy over the last local epoch
+    first_loss: float  # the same over the first
+    # squared distance between that version and the model that the client started from, without its local part
+    drift: float
+    delta: Tensor  # θ_k - θ_{v_k} [size], as received
+    # other received vectors, by the part's name; see Arrival.uploads
+    others: Mapping[str, Tensor] = field(default_factory=dict)
+    # the broadcasts of the version, as the client received them
+    received: Mapping[str, Tensor] = field(default_factory=dict)
+    # the capacity level, or the number of the last blocks if only these are trained, and the round: the part of the
+    # model that it trained; the other numbers are those of the version
+    part: tuple[int, int] = (0, 0)
 
 
 class ServerModel:

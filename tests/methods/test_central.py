@@ -28,9 +28,9 @@ from edgefl.report.timeline.usage import bottlenecks_of
 from edgefl.rerun.replay import replay
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.rerun.verify import verify
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_inputs import ClientData
 
 ROUNDS = 3
 

@@ -16,12 +16,12 @@ from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay
 from edgefl.training.batched.chunk_width import ChunkWidths, padded
 from edgefl.training.batched.stack import Stack
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
-from edgefl.training.job_inputs import ClientData
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round
 

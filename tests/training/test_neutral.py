@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.training.base import JobResult
 from edgefl.training.evaluation import epoch_losses
 from edgefl.training.job import Feedback, JobId, TrainingJob
+from edgefl.training.job_task import JobResult
 from edgefl.training.kept_states import TemporalEnsemble
 from edgefl.training.neutral import NeutralLearner
 

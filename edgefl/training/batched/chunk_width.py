@@ -5,7 +5,7 @@ import torch
 from edgefl.cost.measure import Step, measure
 from edgefl.models.block_model import BlockModel
 from edgefl.training import accelerator
-from edgefl.training.base import JobTask
+from edgefl.training.job_task import JobTask
 
 WIDEST = 64
 """Maximum number of jobs in a chunk: with more, an accelerator is already busy and only memory use grows."""

@@ -15,9 +15,9 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.random_layers import drawn_from
 from edgefl.torch_settings import Precision, computing
 from edgefl.training.accelerator import Replay
-from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded
 from edgefl.training.engines.sequential import draws_of, first_memory
+from edgefl.training.job_task import JobResult, JobTask
 
 Named = Mapping[str, Tensor]
 Draws = dict[tuple[int, str], Tensor]

@@ -18,13 +18,14 @@ from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
 from edgefl.training.accelerator import Replay
-from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.stack import Stack
-from edgefl.training.engine_spec import exact_arithmetic
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
 from edgefl.training.engines.sequential import TRAINING, SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 
 KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
@@ -48,7 +49,7 @@ class BatchedEngine:
     def __init__(
         self,
         model: BlockModel,
-        data: JobData,
+        data: ClientData,
         device: torch.device,
         width: int | None = None,  # maximum number of jobs in a chunk; by default chosen by the device's memory
         # repeats the step of a whole chunk; by default chosen by the device

@@ -18,10 +18,12 @@ from edgefl.errors import EdgeflError
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.evaluation import BatchScore, total
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
 from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
@@ -60,7 +62,7 @@ class ParallelEngine:
     def __init__(
         self,
         model: BlockModel,
-        data: JobData,
+        data: ClientData,
         workers: int,  # number of concurrent jobs, at least 1
         precision: Precision = "float32",
         *,
@@ -140,7 +142,7 @@ class PoolTraining:
     and then for its result. So messages are short: a worker process that is killed leaves no part of one.
     """
 
-    def __init__(self, pool: WorkerPool, model: BlockModel, data: JobData, precision: Precision) -> None:
+    def __init__(self, pool: WorkerPool, model: BlockModel, data: ClientData, precision: Precision) -> None:
         self._pool = pool
         room = _VECTORS * (-(-model.layout.size * 4 // 64) * 64 + 4096)
         # One more is queued for the next free process, and one more has its result being read.
@@ -221,7 +223,7 @@ class PoolTraining:
         return self._known[1]
 
 
-_data_sets: weakref.WeakKeyDictionary[JobData, SharedObject] = weakref.WeakKeyDictionary()
+_data_sets: weakref.WeakKeyDictionary[ClientData, SharedObject] = weakref.WeakKeyDictionary()
 
 
 def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], region: Region) -> dict[str, Sent]:

@@ -17,11 +17,13 @@ from edgefl.errors import UserError, first_line, optional
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.serialization import joined, split
 
 RETRIES = 5
@@ -86,7 +88,7 @@ class SharedInputs(NamedTuple):
     """Shared by all jobs: placed in the cluster's object store once, and unpacked once by each worker."""
 
     model: BlockModel
-    data: JobData
+    data: ClientData
     device: torch.device
     precision: Precision
 
@@ -162,7 +164,7 @@ class RayEngine:
     """
 
     def __init__(
-        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+        self, model: BlockModel, data: ClientData, device: torch.device, precision: Precision = "float32"
     ) -> None:
         self._ray = connected()
         self._data = data
