@@ -32,7 +32,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, misspelt, nearest
+from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, locating, misspelt, nearest
 from edgefl.input_file import InputCode
 from edgefl.options import Options
 from edgefl.user_code import UserCode
@@ -256,11 +256,9 @@ def part_of(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) 
     """
     if parts.base is not None and OWN in options and options.get(tag, OWN) == OWN:
         return OWN, _in_file(parts.base, options[OWN])
-    try:
+    with locating(field=tag):
         name = _name_in(parts, options, tag)
         return name, parts[name]
-    except UserError as error:
-        raise error.located(field=tag) from None
 
 
 OWN = "python"
@@ -305,11 +303,6 @@ class OneOf:
 
     def __init__(self, parts: Registry[type[Model]], *, plain: Any = None, default: str | None = None) -> None:
         self._parts, self._plain, self._default = parts, plain, default
-
-    @cached_property
-    def members(self) -> Any:
-        """The union of the built-in parts, for errors that name their options."""
-        return reduce(or_, self._parts.built_in().values())
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         built_in = self._parts.built_in()

@@ -39,6 +39,8 @@ from edgefl.cli.verify import verify
 from edgefl.errors import Note, UserError
 from edgefl.version import __version__
 
+from edgefl.cli import profile_measure, profile_derive, profile_calibrate  # isort: skip  # noqa: F401  (in the order of help)
+
 
 class _Grouped(TyperGroup):
     """Lists the commands in groups, each with the first sentence of its help."""

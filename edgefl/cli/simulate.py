@@ -26,7 +26,7 @@ from edgefl.cli.arguments import (
     option,
 )
 from edgefl.cli.printing import Stopped, quiet, say, show
-from edgefl.errors import UserError, in_words, nearest
+from edgefl.errors import UserError, in_words, locating, nearest
 from edgefl.files import user_path
 from edgefl.hardware import DeviceName, EngineKind
 
@@ -191,10 +191,8 @@ def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json
     from edgefl.record.paths import how_to_continue, is_interrupted
 
     try:
-        with quiet(as_json), watching(metric) as display:
+        with locating(file=named), quiet(as_json), watching(metric) as display:
             yield display
-    except UserError as error:
-        raise error.located(file=named) from None
     except KeyboardInterrupt:
         if is_interrupted(folder):
             raise Stopped(f"to continue: {how_to_continue(folder)}") from None

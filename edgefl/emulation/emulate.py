@@ -15,6 +15,7 @@ import numpy as np
 from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.real_links import RealLinks
+from edgefl.emulation.remembering_engine import RememberingEngine
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, quotas_of
@@ -145,8 +146,9 @@ def emulate(
     predicted = free_folder_of_prediction(out)
     with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
+        remembering = partial(RememberingEngine, folder / "results")
         both = partial(
-            run, scenario, methods=methods, device=device, train=train, listeners=listeners, results=folder / "results"
+            run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remembering
         )
         if say is not None:
             say("simulation:")

@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from edgefl.data.federated import load_federated
+from edgefl.data.federated import FederatedData, load_federated
 from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import code_files
 from edgefl.methods.parts.objective import Batch
@@ -29,9 +29,6 @@ from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.job_task import JobTask
 from edgefl.user_code import allow
-
-if TYPE_CHECKING:
-    from edgefl.data.federated import FederatedData
 
 WARM_UP_STEPS = 4
 """Steps before the first job: the first ones of a process take longer."""

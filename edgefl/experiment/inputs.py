@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from edgefl.data.federated import reads_samples
 from edgefl.data.location import data_root
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
@@ -65,11 +65,9 @@ class Inputs:
         found = {SCENARIO: self._scenario}
         copied = {self.files[field].name: path for field, path in (copies or {}).items()}  # fields may name the same
         for field, file in self.files.items():
-            try:
+            with locating(field=field):
                 path = copied.get(file.name) or file.found()
                 found[field] = Input(str(path), digest_of_file(path))
-            except UserError as error:
-                raise error.located(field=field) from None
         if (trains or self._pixels) and (copies is None or not code_files(self._data)):
             from edgefl.data.dataset import content_of_set
 

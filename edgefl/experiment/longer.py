@@ -20,7 +20,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
 from edgefl.experiment.directory import Finished, check_finished, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
-from edgefl.experiment.one_run import Journal
+from edgefl.experiment.journal import Journal
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName

@@ -16,7 +16,7 @@ from edgefl.simulation.work import Work, WorkModel
 
 
 class LeastRoundSeconds:
-    """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.setup.RoundOptimum`.
+    """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.rounds.RoundOptimum`.
 
     Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns. If
     they are not known, ``why_not`` is the reason.
@@ -112,9 +112,9 @@ class LeastRoundSeconds:
 def optimum_of(scenario: Scenario, setup: Setup) -> LeastRoundSeconds | None:
     """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
 
-    Nor is there one if costs are not known, or if real processes take the time.
+    Nor is there one if costs are not known.
     """
-    if not scenario.evaluation.optimum or setup.testbed is not None:
+    if not scenario.evaluation.optimum:
         return None
     known = LeastRoundSeconds(scenario, setup)
     return known if known.why_not is None else None

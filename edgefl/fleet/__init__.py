@@ -6,7 +6,7 @@ groups of a scenario's ``fleet:`` over its clients.
 """
 
 from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
-from edgefl.fleet.attendance import Accidents, Attendance, Slowdown
+from edgefl.fleet.attendance import Accidents, Attendance, Heat, Pace, Slowdown
 from edgefl.fleet.energy import (
     compute_joules,
     idle_joules,
@@ -38,8 +38,10 @@ __all__ = [
     "Estimate",
     "FleetAssignment",
     "FleetGroup",
+    "Heat",
     "InputPipeline",
     "Operator",
+    "Pace",
     "Slowdown",
     "all_profiles",
     "assign",

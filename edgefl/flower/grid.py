@@ -1,7 +1,7 @@
 """An app's run in the simulated world: its messages, the rounds into which they fall, and the ``Grid`` that it gets."""
 
 import math
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
@@ -13,7 +13,7 @@ from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
 from edgefl.flower.messages import Metrics, Sent, Wire, copied_message, node_id_of
 from edgefl.flower.thread_scheduler import AppRaised, ThreadScheduler
-from edgefl.simulation.presence import Participant
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.rounds import UNKNOWN, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import PartFault
@@ -41,7 +41,7 @@ class AppBook(RoundBook):
         """The last evaluation; an app cannot be asked for another one."""
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
         """An app has no scheduler that could learn."""
 
 
@@ -75,7 +75,6 @@ class AppRun:
         self._active: list[Exchange] = []
         self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)
         self._busy: set[int] = set()
-        self._dispatches: Counter[int] = Counter()
 
     def run(self) -> Generator[simpy.Event, object, None]:
         world = self._world
@@ -170,15 +169,12 @@ class AppRun:
         self.threads.wait(self.env.timeout(seconds))
 
     def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
-        dispatch = self._dispatches[client]
-        self._dispatches[client] += 1
         exchange = Exchange(
             self._world,
             self._clients,
             self.wire,
             client=client,
             round=self._round,
-            dispatch=dispatch,
             message=message,
             sent=sent,
             on_left=self._left,
@@ -192,7 +188,7 @@ class AppRun:
     def _next(self, client: int) -> None:
         if client not in self._busy and self._queues[client]:
             self._busy.add(client)
-            self.env.process(self._queues[client].popleft().live())
+            self._queues[client].popleft().begin()
 
     def _left(self, exchange: Exchange) -> None:
         self._active.remove(exchange)
@@ -212,9 +208,9 @@ class AppRun:
     def _close(self) -> None:
         arrived = sorted(self._pulled, key=lambda each: (each.client, each.job.id.dispatch))
         # A refusal belongs to the round in which it happens, which may be a later one than that of its message.
-        refused = [each for each in self._all if each.phase == "refused"]
-        self._all = [each for each in self._all if each in self._active and each.phase != "refused"]
-        lives = [each for each in self._lives if each.phase != "refused"]
+        refused = [each for each in self._all if each.refused]
+        self._all = [each for each in self._all if each in self._active and not each.refused]
+        lives = [each for each in self._lives if not each.refused]
         self._lives, self._pulled = [], []
         self._book.close(self._round, [*lives, *refused], arrived)
 

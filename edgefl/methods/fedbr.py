@@ -7,7 +7,11 @@
 4. The client returns its whole local model; the server takes the mean.
 """
 
+<<<<<<< HEAD
 from typing import Literal, NamedTuple
+=======
+from typing import ClassVar, Literal
+>>>>>>> main
 
 from pydantic import Field
 
@@ -39,33 +43,6 @@ class FedBR(HybridPaths):
                 for j in range(1, paths + 1)
             ]
         return self.path_loss(taps[-1], hybrids, batch.labels, divisor=max(1, paths))
-
-
-class BlockBytes(NamedTuple):
-    """Bytes of the last α blocks, counted in two ways: actual, and as if all blocks were equal (S/M each)."""
-
-    actual: int
-    uniform: int
-
-
-def uniform_blocks(sizes: ModelSizes) -> tuple[int, ...]:
-    """S/M bytes for each of the M blocks, rounded so that they sum to S exactly.
-
-    >>> uniform_blocks(ModelSizes((1, 2, 7)))
-    (3, 3, 4)
-    """
-    size, blocks = sizes.model_bytes, sizes.blocks
-    return tuple(size * (i + 1) // blocks - size * i // blocks for i in range(blocks))
-
-
-def bytes_of_last_blocks(sizes: ModelSizes, alpha: int) -> BlockBytes:
-    """Bytes of blocks M-α+1 … M, actual and uniform.
-
-    >>> bytes_of_last_blocks(ModelSizes((10, 20, 60)), 1)
-    BlockBytes(actual=60, uniform=30)
-    """
-    first = sizes.blocks - alpha
-    return BlockBytes(sum(sizes.block_bytes[first:]), sum(uniform_blocks(sizes)[first:]))
 
 
 class BlocksPayload(Payload):
@@ -130,7 +107,7 @@ class BlocksPayload(Payload):
         stale = self.max_stale is not None and round - (held or 0) > self.max_stale
         if empty_handed or stale:
             return Downlink((whole,), blocks, forced_full=True)
-        bytes_per_block = sizes.block_bytes if self.block_bytes == "actual" else uniform_blocks(sizes)
+        bytes_per_block = (sizes if self.block_bytes == "actual" else sizes.uniform()).block_bytes
         parts = tuple(
             Part(f"block {index + 1}", bytes_per_block[index], round)
             for index in range(blocks - alpha, blocks)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.fits import Need, Part
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
@@ -72,6 +73,59 @@ class Method:
     codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
     submodels: SubModels | None = None
     chosen_rule: bool = True  # the rule is local.optimizer, not the method's own
+
+    def parts(self) -> list[Part]:
+        """Its parts with their needs; each class declares its own as ``needs``."""
+        label, server = f"method '{self.label}'", self.server
+        controls: set[Need] = {"whole model"} if server.broadcasts or server.client_state() is not None else set()
+        controls |= {"server start"} if server.client_state() is not None else set()
+        own_rule: set[Need] = set() if self.chosen_rule else {"sgd"}
+        parts = [
+            Part(type(self.objective).__name__, self.objective.needs),
+            Part(f"the local rule of {label}", self.rule.needs | own_rule, "local"),
+            Part(f"server update '{server.registered_name}'", server.needs | controls, "server"),
+            Part(f"the payload of {label}", self.payload.needs),
+        ]
+        if server.reads:
+            alike: tuple[Need, ...] = "each update", "whole model", "one size", "server start", "exact uplink"
+            needs = frozenset[Need]({*alike, "plain traffic"})
+            parts.insert(0, Part("the average of the optimizers' states", needs, "local.optimizer"))
+        if self.submodels is not None:
+            parts.append(Part(f"training at several capacities in {label}", self.submodels.needs))
+        if self.objective.trains_last:
+            parts.append(Part(f"training of the last blocks in {label}", frozenset({"plain traffic"}), "codec"))
+        if self.overlap:
+            parts.append(Part("overlap", frozenset({"early cohort"}), "overlap"))
+        if self.local.common_finish is not None:
+            finish = frozenset[Need]({"rounds", "step seconds"})
+            parts.append(Part(f"the common finish of {label}", finish, "local.common_finish"))
+        if self.state is not None or self.payload.sends_blocks:
+            parts.append(Part(f"what clients of {label} keep", frozenset({"one size"})))
+        return parts
+
+    def takes(self) -> dict[Need, str]:
+        """What its own parts and options take from its parts."""
+        takes, codecs, label = self.rule.takes(), self.codecs, f"method '{self.label}'"
+        if self.submodels is not None or self.objective.trains_last:
+            takes["whole model"] = takes["one size"] = f"clients of {label} train parts of the model of different sizes"
+        if self.objective.evaluates_clients:
+            takes["whole model"] = f"clients of {label} send nothing"
+        if self.payload.sends_blocks:
+            takes["server start"] = f"{label} sends only some blocks"
+        if (kind := self.local.optimizer.kind) != "sgd":
+            takes["sgd"] = f"local.optimizer is {kind}; expected local: {{optimizer: sgd}}"
+        if self.objective.proximal_weight is None:
+            name = type(self.objective).__name__
+            takes["known steps"] = f"{name} reads the received model, and has no `proximal_weight`"
+        if self.local.lr_of_steps(0, 1):
+            takes["round's rate"] = "local.lr changes over steps; expected over: rounds"
+        if self.local.momentum:
+            takes["no momentum"] = f"local.momentum is {self.local.momentum:g}; expected local: {{momentum: 0}}"
+        if not codecs.up.exact:
+            takes["exact uplink"] = "the codec of the uplink rounds"
+        if not (codecs.up.exact and codecs.down.exact):
+            takes["plain traffic"] = "a codec encodes them; expected codec: {up: none, down: none}"
+        return takes
 
 
 METHODS: Registry[Recipe] = Registry(

@@ -1,6 +1,6 @@
 """Comparison of a view of a module with the module itself, on real numbers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -87,6 +87,14 @@ def noise(size: int, seed: int) -> Tensor:
     """Normal numbers ``[size]``, which repeat, since millions of draws take seconds."""
     drawn = torch.randn(min(size, 9_973), generator=torch.Generator().manual_seed(seed))
     return drawn.repeat(-(-size // max(len(drawn), 1)))[:size]
+
+
+def drawn_inputs(shape: Sequence[int], type: torch.dtype, tokens: int | None = None, seed: int = 0) -> Tensor:
+    """Random inputs, or tokens, by default the first one."""
+    generator = torch.Generator().manual_seed(seed)
+    if type.is_floating_point:
+        return torch.randn(shape, generator=generator)
+    return torch.randint(tokens or 1, shape, generator=generator)
 
 
 def close(found: Tensor, expected: Tensor, rounded: Tensor | None = None) -> bool:

@@ -81,6 +81,13 @@ FROZEN = "stays_in_evaluation"
 buffers are constant too, and false if its module's own ``train()`` keeps it so."""
 
 
+def switch(module: nn.Module, *, training: bool) -> None:
+    """Set a module to training or evaluation by its own methods; frozen layers stay in evaluation."""
+    (module.train if training else module.eval)()
+    for layer in module.modules():
+        layer.training &= FROZEN not in layer.__dict__
+
+
 def variables(block: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
     """The name and tensor of each parameter and then each buffer of a model's vector; True for a parameter."""
     for name, parameter in block.named_parameters():

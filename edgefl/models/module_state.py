@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
-from edgefl.models.layout import FROZEN, variables
+from edgefl.models.layout import FROZEN, switch, variables
 from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
 
 Place = tuple[str, str]
@@ -118,9 +118,7 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
     """The outputs in training and in evaluation."""
     outputs = []
     for training in (True, False):
-        (module.train if training else module.eval)()
-        for layer in module.modules():
-            layer.training &= FROZEN not in layer.__dict__
+        switch(module, training=training)
         with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
             outputs.append(module(inputs.clone()))
     return outputs

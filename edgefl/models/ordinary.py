@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from traceback import walk_stack
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -16,9 +16,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError, first_line, one_line
-from edgefl.models.block_model import BlockModel
+from edgefl.models.block_model import BlockModel, Names
 from edgefl.models.channels import layer_in
-from edgefl.models.comparison import difference
+from edgefl.models.comparison import difference, drawn_inputs
 from edgefl.models.fake import as_float32, draws_globally, numberless
 from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
@@ -94,41 +94,28 @@ class OrdinaryModel(ModelSpec):
         twin = fresh(0) if checked else None
         before = dict(attributes_of(module))
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        found = _called(module, twin, sample_shape, expected, types)
-        inputs = _drawn_inputs(found.input_type, found.tokens, (found.samples, *sample_shape))
+        samples, facts = _called(module, twin, sample_shape, expected, types)
+        inputs = drawn_inputs((samples, *sample_shape), facts["input_type"], facts["tokens"])
         if twin is None:
             mark_remade(module, module, before)
         else:
-            settle(module, twin, inputs, reshapes=found.reshapes)
-        _check_adapters(found.unused)
+            settle(module, twin, inputs, reshapes=facts["reshapes"])
+        _check_adapters(facts["unused"])
         state = without_adapters(module.state_dict(keep_vars=True))
 
         def of(blocks: Mapping[str, nn.Module], whole: str | None) -> BlockModel:
-            return BlockModel(
-                blocks,
-                module=module,
-                names="module" if self.lora is None else "trained part",
-                sample_shape=sample_shape,
-                classes=classes,
-                align_block=max(1, len(blocks) - 2),
-                fresh=fresh,
-                random=found.random,
-                recomputes=found.recomputes,
-                tokens=found.tokens,
-                input_type=found.input_type,
-                reshapes=found.reshapes,
-                whole=whole,
-                unused=found.unused,
-                lora=self.lora,
-            )
+            names: Names = "module" if self.lora is None else "trained part"
+            shape = {"sample_shape": sample_shape, "classes": classes, "align_block": max(1, len(blocks) - 2)}
+            of_module = {"module": module, "names": names, "fresh": fresh, "lora": self.lora}
+            return BlockModel(blocks, whole=whole, **shape, **of_module, **facts)
 
-        model = of(*self.split(module, found.input_type, sample_shape))
+        model = of(*self.split(module, facts["input_type"], sample_shape))
         if checked and model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
             reason = f"its blocks would compute something else than the module, from '{place}' on"
             if self.blocks is not None:
                 raise UserError(f"the model cannot be split here: {reason}", field="blocks")
             model = of({"model": module}, reason)
-        model.copied = _writing_to_their_input(model.again(), found.samples)  # which keeps its own copies of constants
+        model.copied = _writing_to_their_input(model.again(), samples)  # which keeps its own copies of constants
         model.pretrained = {} if self.weights is None or not checked else load(self.weights, model, state)
         return model
 
@@ -143,16 +130,9 @@ class OrdinaryModel(ModelSpec):
             if self.lora is not None:
                 add_adapters(module, self.lora)
         for name, layer in module.named_modules():
-            if isinstance(layer, LazyModuleMixin):
-                raise UserError(
-                    f"{words_of(module, name)} gets its size from its first input, so it has no "
-                    "initial values; write its size"
-                )
-            if isinstance(layer, torch.jit.ScriptModule):
-                raise UserError(
-                    f"{words_of(module, name)} is compiled by TorchScript, so it cannot be called with other weights; "
-                    "use the module that was compiled"
-                )
+            for kind, problem in _UNFIT.items():
+                if isinstance(layer, kind):
+                    raise UserError(f"{words_of(module, name)} {problem}")
         module = as_float32(module)
         correct(module)
         if self.trainable is not None or self.lora is not None:
@@ -165,6 +145,13 @@ class OrdinaryModel(ModelSpec):
         return module
 
 
+_UNFIT: Mapping[type, str] = {
+    LazyModuleMixin: "gets its size from its first input, so it has no initial values; write its size",
+    torch.jit.ScriptModule: "is compiled by TorchScript, so it cannot be called with other weights; use the module "
+    "that was compiled",
+}
+
+
 def _checkpoint(module: nn.Module) -> None:
     switches = {"gradient_checkpointing_enable": [{"use_reentrant": False}], "set_grad_checkpointing": []}
     for name, options in switches.items():
@@ -175,13 +162,6 @@ def _checkpoint(module: nn.Module) -> None:
         f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have",
         field="checkpointing",
     )
-
-
-def _drawn_inputs(type: torch.dtype, tokens: int | None, shape: tuple[int, ...]) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    if type.is_floating_point:
-        return torch.randn(shape, generator=generator)
-    return torch.randint(tokens or 1, shape, generator=generator)
 
 
 def _check_adapters(unused: Collection[str]) -> None:
@@ -218,16 +198,8 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
             layer.__dict__.setdefault(HOOKS, {})[name] = tuple(parameter._backward_hooks.values())
 
 
-class _Call(NamedTuple):
-    """Found by a call of a module; ``tokens`` is the number of tokens of an embedding that reads the input."""
-
-    samples: int
-    input_type: torch.dtype
-    random: bool
-    recomputes: bool
-    tokens: int | None
-    reshapes: bool
-    unused: frozenset[str]
+_Called = tuple[int, dict[str, Any]]
+"""The samples of a call of a module that succeeded, and what it showed: arguments of :class:`BlockModel`."""
 
 
 def _called(
@@ -236,7 +208,7 @@ def _called(
     sample_shape: tuple[int, ...],
     expected: tuple[int, ...],
     input_types: Sequence[torch.dtype],
-) -> _Call:
+) -> _Called:
     """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
@@ -244,7 +216,7 @@ def _called(
             try:
                 if twin is not None:
                     with torch.random.fork_rng(devices=[]):
-                        check_tensors(twin, _drawn_inputs(each, None, (samples, *sample_shape)), reshapes=reshapes)
+                        check_tensors(twin, drawn_inputs((samples, *sample_shape), each), reshapes=reshapes)
                 return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
             except UserError as error:
                 if "view size" in str(errors.setdefault(each, error)):  # which a copy may mend
@@ -257,7 +229,7 @@ def _called(
 
 def _checked(
     module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
-) -> _Call:
+) -> _Called:
     """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
     for name, layer in module.named_modules():
         if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
@@ -318,7 +290,8 @@ def _checked(
     if not numberless():
         _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
-    return _Call(given[0], input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
+    facts = {"input_type": input_type, "tokens": watch.tokens, "unused": unused, "reshapes": reshapes}
+    return given[0], {**facts, "random": functions.used, "recomputes": watch.recomputes}
 
 
 def _check_memory(module: nn.Module) -> None:

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError, first_line, one_line
+from edgefl.errors import UserError, first_line, locating, one_line
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Entry, grouped, matching
@@ -46,11 +46,9 @@ def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] 
     module without adapters.
     """
     chosen = Weights(file=weights) if isinstance(weights, str) else weights
-    try:
+    with locating(field="weights"):
         first = _read(chosen.file, chosen.skip, model, state)
         replaced = {} if chosen.trained is None else _read(chosen.trained, (), model, state)
-    except UserError as error:
-        raise error.located(field="weights") from None
     return {block: {**tensors, **replaced.get(block, {})} for block, tensors in first.items()}
 
 
@@ -62,14 +60,12 @@ def _read(file: str, skip: Sequence[str], model: BlockModel, state: Mapping[str,
     schemes = [recorded] if state is None else [state, recorded]
     expected = max(schemes, key=lambda names: (len(names.keys() & found.keys()), -len(names)))
     skipped = matching(dict.fromkeys([*expected, *found]), skip, field="weights.skip", what="tensors")
-    try:
+    with locating(file=str(path)):
         _check_names({name: each for name, each in expected.items() if name not in skipped}, found.keys() - skipped)
         read: dict[int, Tensor] = {}
         for name, place in expected.items():
             if name in found and name not in skipped:
                 read[id(place)] = _checked(name, found[name], place, read.get(id(place)))
-    except UserError as error:
-        raise error.located(file=str(path)) from None
     with torch.no_grad():
         for place in expected.values():
             if id(place) in read:

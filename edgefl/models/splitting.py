@@ -39,45 +39,43 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
     >>> list(split(net).blocks)
     ['0', '3']
     """
-    opened = _ancestors(names) if names is not None else _only_sequentials(module)
     try:
-        graph = _traced(module, opened)
-    except _Untraceable as error:
-        if names is not None:
+        return Split(_split(module, names))
+    except _Whole as error:
+        if names is not None and len(names) > 1:
             raise UserError(f"the model cannot be split: {error}", field="blocks") from None
-        return Split({"model": module}, str(error))
+        return Split({"model" if names is None else names[0].replace(".", "_"): module}, str(error) or None)
+
+
+def _split(module: nn.Module, names: Sequence[str] | None) -> dict[str, nn.Module]:
+    graph = _traced(module, _ancestors(names) if names is not None else _only_sequentials(module))
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output") and not _is_anywhere(node)]
     starts = _named_starts(nodes, names) if names is not None else _found_starts(nodes, module)
-    kept = []
-    for start in starts:
+    kept = starts[:1]
+    for start in starts[1:]:
         crossing = _crossing(nodes, nodes.index(start[0]))
-        if (len(crossing) == 1 and not _is_tuple(crossing[0])) or start is starts[0]:
+        if len(crossing) == 1 and not _is_tuple(crossing[0]):
             kept.append(start)
         elif names is not None:
-            found = ", ".join(each.name for each in crossing) or "none"
-            raise UserError(
+            values = ", ".join(each.name for each in crossing) or "none"
+            raise _Whole(
                 f"a block begins where one tensor arrives, and {len(crossing)} values or a tuple reach '{start[1]}' "
-                f"({found})",
-                field="blocks",
+                f"({values})"
             )
     if len(kept) < 2:
-        if names is not None:
-            return Split({names[0].replace(".", "_"): module}, "'blocks' names one")
-        reason = None if len(starts) < 2 else "more than one value passes between its children"
-        return Split({"model": module}, reason)
+        several = "more than one value passes between its children" if len(starts) > 1 else ""
+        raise _Whole("'blocks' names one" if names else several)
     module.add_module(_IN_TRAINING, InTraining())
     try:
-        return Split(_blocks(module, nodes, kept))
+        return _blocks(module, nodes, kept)
     except Exception as error:  # noqa: BLE001  (torch.fx writes Python code with the submodules' names)
-        if names is not None:
-            raise UserError(f"torch.fx cannot write these blocks ({first_line(error)})", field="blocks") from None
-        return Split({"model": module}, f"torch.fx cannot write its blocks ({first_line(error)})")
+        raise _Whole(f"torch.fx cannot write its blocks ({first_line(error)})") from None
     finally:
         del module._modules[_IN_TRAINING]  # a Sequential would call it as its last part
 
 
-class _Untraceable(Exception):  # noqa: N818  (a property of the module)
-    """The module's forward cannot be traced."""
+class _Whole(Exception):  # noqa: N818  (a property of the module)
+    """Why the module stays one block."""
 
 
 class _Calls(fx.Tracer):
@@ -124,14 +122,14 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
         module.__class__ = type(kind.__name__, (kind,), {"training": reading})
         graph = tracer.trace(_OneInput(module))
     except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
-        raise _Untraceable(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
+        raise _Whole(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
         module.__class__ = kind
         put_back()  # a forward that assigns to its buffers has put proxies there
         restore(remade(module))
     for node in graph.nodes:
         if node.op == "get_attr" and not str(node.target).startswith("module."):
-            raise _Untraceable(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
+            raise _Whole(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
         if node.op in ("call_module", "get_attr"):
             node.target = str(node.target).removeprefix("module.")
     return graph

@@ -19,7 +19,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
+<<<<<<< HEAD
 from edgefl.errors import UserError, nearest
+=======
+from edgefl.errors import Note, UserError, locating, nearest
+>>>>>>> main
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat
@@ -266,10 +270,8 @@ def read_traces(
         stamp = (found := os.stat(file)).st_mtime_ns, found.st_size
     except OSError:
         stamp = (0, 0)  # reading it says why
-    try:
+    with locating(file=str(file)):
         return {name: _scaled(trace, scale) for name, trace in _read(str(file), stamp, form, every).items()}
-    except UserError as error:
-        raise error.located(file=str(file)) from None
 
 
 @lru_cache(maxsize=256)

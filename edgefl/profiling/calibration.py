@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.method_cost import STEADY_ROUND
 from edgefl.csv_table import read_csv
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.profile import Load, slower
@@ -80,10 +80,8 @@ def read_client_log(file: Path) -> ClientLog:
             found = ", ".join(table.header) or "nothing"
             raise UserError(f"expected one column '{column}', found: {found}", file=str(file))
     places = [table.header.index(column) for column in columns]
-    try:
+    with locating(file=str(file)):
         numbers_of = [table.numbers(place) for place in places]
-    except UserError as error:
-        raise error.located(file=str(file)) from None
     rows = []
     for line, cells in table.rows:
         rows.append([float(number(cells[place])) for number, place in zip(numbers_of, places, strict=True)])

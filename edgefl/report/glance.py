@@ -1,13 +1,11 @@
 """The end of a run at a glance: the answer, a row for each method, who is first to each target, and what to do next."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
@@ -23,33 +21,30 @@ from edgefl.report.paired import (
 )
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
 from edgefl.wording import counted, escape, grouped, listed
 
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
-
 
 def glance(run: RunResult) -> Table:
     """The end of a run."""
-    rows = ranked(run)
+    rows, title = ranked(run), [headline(run), ""]
     if none_completed_a_round(rows):
-        return Table(
-            [], remarks(rows), [headline(run), "", "No method completed a round: there is nothing to compare."]
-        )
+        return Table([], remarks(rows), [*title, _NOTHING])
     lines = answers(run)
-    table = Table([words("method", [row.label for row in rows]), *columns(run, rows)])
-    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *notices(run), *doubts(run)]
-    return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
+    doubts = measured_sentences(run)[1:]
+    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *notices(run), *doubts]
+    return Table([words("method", [row.label for row in rows]), *columns(run, rows)], notes, [*title, lines[0]])
 
 
 def verdict(run: RunResult) -> str:
     """The answers of a run, one sentence a line."""
     rows = comparison_rows(run)
-    if none_completed_a_round(rows):
-        return "\n".join(map(escape, ["No method completed a round: there is nothing to compare.", *remarks(rows)]))
-    return "\n".join(map(escape, answers(run)))
+    return "\n".join(map(escape, [_NOTHING, *remarks(rows)] if none_completed_a_round(rows) else answers(run)))
+
+
+_NOTHING = "No method completed a round: there is nothing to compare."
 
 
 def ranked(run: RunResult) -> list[Row]:
@@ -62,30 +57,26 @@ def ranked(run: RunResult) -> list[Row]:
 
 def columns(run: RunResult, rows: Sequence[Row]) -> list[Column]:
     """What a run's rows show next to the methods' names."""
-    ends = words("ended by", [ended_by(row) for row in rows], "stop")
     if not run.trained:
-        each = [
-            figures(
-                f"{COSTS[kind]} a round", [standing.means.get(row.label) if standing else None for row in rows], kind
-            )
-            for kind, standing in _per_round(run).items()
-        ]
+        means = {kind: standing.means if standing else {} for kind, standing in _per_round(run).items()}
+        each = [figures(f"{COSTS[kind]} a round", [of.get(e.label) for e in rows], kind) for kind, of in means.items()]
         rounds = figures("rounds", [row["rounds"] for row in rows], "count", "rounds")
-        return [*each, rounds, *costs(rows), ends]
+        return [*each, rounds, *costs(rows), ends(rows)]
     standing = compare_metric(run)
     behind = [] if standing is None or len(standing.means) < 2 else [behind_best(run, standing, rows)]
-    return [metric_of(rows), *behind, *targets(rows), *costs(rows), ends]
+    return [*measures(rows, behind), ends(rows)]
 
 
-def measures(rows: Sequence[Row]) -> list[Column]:
-    """The few figures of several runs."""
-    return [*([metric_of(rows)] if any(row.final for row in rows) else []), *targets(rows), *costs(rows)]
+def ends(rows: Sequence[Row]) -> Column:
+    """What ended the runs of each row."""
+    return words("ended by", [ended_by(row) for row in rows], "stop")
 
 
-def metric_of(rows: Sequence[Row]) -> Column:
-    """The metric by which methods are compared."""
-    metric = rows[0].metric
-    return figures(metric.word, [row.final for row in rows], metric.dimension, "metric")
+def measures(rows: Sequence[Row], behind: Sequence[Column] | None = None) -> list[Column]:
+    """The metric that is compared, the targets and the costs; of several runs no metric if none has one."""
+    metric, finals = rows[0].metric, [row.final for row in rows]
+    shown = [figures(metric.word, finals, metric.dimension, "metric")] if behind is not None or any(finals) else []
+    return [*shown, *(behind or ()), *targets(rows), *costs(rows)]
 
 
 def costs(rows: Sequence[Row]) -> list[Column]:
@@ -136,21 +127,18 @@ def _goal(value: float, row: Row) -> str:
 
 def headline(run: RunResult) -> str:
     """The scenario in one line: its name, data, clients, links and seeds, and where its seconds come from."""
-    scenario: Mapping[str, Any] = run.scenario
-    data, training = scenario.get("data") or {}, scenario.get("training") or {}
-    links = (scenario.get("network") or {}).get("links") or {}
-    clients = f"{data['clients']} clients" if data.get("clients") else ""
-    cohort = f", {training['cohort']} a round" if clients and training.get("cohort") else ""
+    clients, cohort = run.option("data.clients"), run.option("training.cohort")
+    who = f"{clients} clients{f', {cohort} a round' if cohort else ''}" if clients else ""
     where = "measured time" if measured_sentences(run) else "virtual time"
-    parts = [run.name, str(data.get("name") or ""), clients + cohort, *attack(run), ", ".join(map(str, links))]
+    parts = [run.name, run.option("data.name"), who, *attack(run), ", ".join(run.option("network.links") or ())]
     parts += [counted(len(run.seeds), "seed"), where if run.trained else f"{where}, nothing trained"]
     return " · ".join(filter(None, parts))
 
 
 def attack(run: RunResult) -> list[str]:
     """How many clients attack, and how, if there are any."""
-    clients = (run.scenario.get("data") or {}).get("clients")
-    attacks = [each["malicious"] for each in run.scenario.get("failures") or () if "malicious" in each]
+    clients = run.option("data.clients")
+    attacks = [each["malicious"] for each in run.option("failures") or () if "malicious" in each]
     how = [each["kind"] + f", scale {each['scale']:g}" * (each["kind"] != "label_flip") for each in attacks]
     counts = [round(each["share"] * clients) for each in attacks]
     return [f"{count} of {clients} clients attack ({each})" for count, each in zip(counts, how, strict=True)]
@@ -161,10 +149,7 @@ def limits_of(run: RunResult) -> list[str]:
     both = [pair for label in run.compared for pair in zip(run.results[label], run.moments[label], strict=True)]
     if not any(whole.ended_by_budget or whole.rounds > moment.rounds for whole, moment in both):
         return []
-    found = dict.fromkeys(
-        (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
-    )
-    return [limit(amount, kind) + QUANTITIES[kind].each for kind, amount in found]
+    return [limit(amount, kind) + QUANTITIES[kind].each for kind, amount in run.budgets]
 
 
 def meaning(run: RunResult) -> str:
@@ -178,11 +163,6 @@ def meaning(run: RunResult) -> str:
     if run.trained and len(run.labels) - len(run.baselines) > 1:
         text += f"; behind: {'points' if run.metric.share else run.metric.word}{', ± 95 % interval' * (count > 1)}"
     return f"{text}."
-
-
-def doubts(run: RunResult) -> list[str]:
-    """Why the seconds of an emulation are doubtful."""
-    return measured_sentences(run)[1:]
 
 
 def answers(run: RunResult) -> list[str]:
@@ -306,8 +286,6 @@ def decide(run: RunResult) -> tuple[int, str] | None:
     The differences and their spread are assumed to stay as they are; ``None``: nothing is open, or no number of seeds
     that is reasonable decides it.
     """
-    if not run.trained:
-        return None
     for head, standing in standings(run).items():
         open_ones = [each.more_seeds for each in standing.undecided] if standing else []
         if open_ones and None not in open_ones:
@@ -318,6 +296,8 @@ def decide(run: RunResult) -> tuple[int, str] | None:
 
 def standings(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by the metric and by each target, under the headings of these columns."""
+    if not run.trained:
+        return {}
     rows = comparison_rows(run)
     found = {f"{_goal(goal, rows[0])} at": compare_target(run, goal) for goal in goals(rows)}
     return {run.metric.word: compare_metric(run), **found}

@@ -1,10 +1,7 @@
 """What the table of a run does not show: devices that ran empty, clients that never came, rounds without a gain."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +10,8 @@ from edgefl.record.metric import Metric
 from edgefl.record.summary import Absent
 from edgefl.report.curves import curves_of
 from edgefl.report.quantities import quantity
+from edgefl.report.run_result import RunResult
 from edgefl.wording import counted
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
 
 GAIN = 0.005
 """What counts as a gain: half a point of a share, half a percent of another metric."""
@@ -61,7 +56,7 @@ def _absent(run: RunResult) -> str:
         "never selected": [each.unselected for each in found],
     }
     known = {why: _range(counts) for why, counts in reasons.items() if any(counts)}
-    clients = (run.scenario.get("data") or {}).get("clients")
+    clients = run.option("data.clients")
     if not known or not clients:
         return ""
     why = ", ".join(f"{count} {why}" if len(known) > 1 else why for why, count in known.items())

@@ -74,7 +74,7 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = ()) -> list[PaperR
     if other:
         raise UserError(f"papers' tables show the accuracy, and this run has {other[0]}; remove --layout paper")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
-    planned = [int((run.scenario.get("training") or {}).get("rounds") or 0) for run in runs]  # they may end earlier
+    planned = [run.option("training.rounds") or 0 for run in runs]  # they may end earlier
     beyond = [round for round in at if round > max(longest, *planned)]
     if beyond:
         have = "the run has" if len(runs) == 1 else "the longest run has"

@@ -14,7 +14,6 @@ from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.record.figures import spent_by_round
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import column, columns
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import by_run, described, run_names
 from edgefl.report.run_result import RunResult
@@ -60,7 +59,7 @@ class Published(NamedTuple):
 
 def comparisons(run: RunResult) -> list[Published]:
     """Every published number of the run's scenario whose methods are in the run."""
-    entries = run.scenario.get("published") or []
+    entries = run.option("published")
     if not entries:
         raise UserError("its scenario has no published numbers; scenarios papers/… have them", file=str(run.path))
     return [_compared(run, each) for each in entries if set(_labels(each)) <= set(run.labels)]
@@ -125,21 +124,21 @@ def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult)
         fitted, shared = result.personalisation, result.clients
         gain = metric == "accuracy_gain"
         return fitted.cumulative - (shared.cumulative if gain else 0.0) if fitted and shared else None
-    table = run.rounds_of(label, result.seed)
-    spent = spent_by_round(columns(table))
+    columns = run.columns_of(label, result.seed)
+    spent = spent_by_round(columns)
     limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}
     within = [spent[kind] <= limit for kind, limit in limits.items()]
-    counted = int(np.all(within, axis=0).sum()) if within else len(table)
+    counted = int(np.all(within, axis=0).sum()) if within else len(spent["rounds"])
     if not counted or spent["rounds"][counted - 1] < limits.get("rounds", 0):
         return None
     if metric in ("accuracy", "accuracy_ema", "accuracy_best", "loss"):
-        values = column(table, "accuracy" if metric == "accuracy_best" else metric)[:counted]
+        values = columns["accuracy" if metric == "accuracy_best" else metric][:counted]
         known = values[~np.isnan(values)]
         return None if not len(known) else float(known.max() if metric == "accuracy_best" else known[-1])
     last = counted - 1
     if metric.endswith("_to"):
-        accuracies = column(table, "accuracy_ema" if run.smoothed else "accuracy")[:counted]
-        reached = np.flatnonzero(accuracies >= entry["accuracy"])
+        accuracies = columns["accuracy_ema" if run.smoothed else "accuracy"]
+        reached = np.flatnonzero(accuracies[:counted] >= entry["accuracy"])
         if not len(reached):
             return None
         last = reached[0]

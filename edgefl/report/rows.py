@@ -1,12 +1,10 @@
 """The comparison as data: one row a method, each figure a mean with its interval over the seeds."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.record.figures import QUANTITIES, Quantity, at, figure
@@ -14,12 +12,9 @@ from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.paired import seconds_to
 from edgefl.report.quantities import LADDERS, limit
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
 from edgefl.wording import grouped, listed, without_method
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
-
 
 METRIC = "metric"
 """The unit of figures that are values of the run's metric, in whatever it is shown."""
@@ -113,6 +108,12 @@ def run_names(runs: Sequence[RunResult]) -> list[str]:
         if len(set(names)) == len(runs):
             return list(names)
     return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+
+
+def named_methods(runs: Sequence[RunResult]) -> list[tuple[RunResult, str, str]]:
+    """Each method of each run: the run, the label, and its name, which begins with the run's if there are several."""
+    named = zip(run_names(runs), runs, strict=True)
+    return [(run, of, f"{name}: {of}" if len(runs) > 1 else of) for name, run in named for of in run.labels]
 
 
 def _names_by_values(runs: Sequence[RunResult]) -> list[str]:

@@ -1,6 +1,6 @@
 """``edgefl verify``: check a run directory against its scenario and the rules of the model.
 
-The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent. If everything in it follows from the
+The laws in :mod:`edgefl.rerun.laws` check whether a log is consistent. If everything in it follows from the
 scenario, the run is also simulated again with its recorded training into a temporary folder, and must give the same
 rows, rounds and figures.
 """
@@ -33,8 +33,8 @@ from edgefl.record.kinds import EventKind
 from edgefl.record.rounds import OWN
 from edgefl.record.summary import SeedResult, Summary, read_run
 from edgefl.record.tables import read_events, read_parquet
+from edgefl.rerun.laws import Record, at, close, violations
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.laws import Record, at, close, violations
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained
 
@@ -123,9 +123,13 @@ def _broken(
     yield from broken
     if costs is None or broken or not isinstance(scenario, Scenario):
         return
-    for path in paths.of_finished(entry, scenario.keep_models) if _is_trained(record) else ():
-        if not path.is_file():
-            yield f"{path.name} is missing"
+    expected = {
+        paths.clients: entry.clients is not None,
+        paths.final_model: not entry.faulted and scenario.keep_models != "none",
+        paths.client_models: not entry.faulted and scenario.keep_models == "clients",
+    }
+    missing = [path for path, is_expected in expected.items() if is_expected and not path.is_file()]
+    yield from (f"{path.name} is missing" for path in missing if _is_trained(record))
     if record.emulation is None:
         yield from differences(record, scenario, label, costs)
     yield from _final_model(record, costs, paths.final_model)

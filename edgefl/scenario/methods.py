@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator
 
-from edgefl.errors import UserError, misspelt
+from edgefl.errors import UserError, locating, misspelt
 from edgefl.methods.build import method_model, recipe_in, shared_options
 from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -86,14 +86,12 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     if not isinstance(name, str) or ("python" in data and "method" in data):
         what = "the name of a method" if key == "method" else "FILE.py:NAME, and no key method"
         raise UserError(f"expected {what}, found {shown(name)}", field=f"{field}.{key}")
-    try:
+    with locating(field=field if isinstance(item, str) else f"{field}.{key}"):
         code = UserCode.of(name) if key == "python" else None
         label = _label(data.get("as", name if code is None else code.file.stem), f"{field}.as")
         if code is not None and not code.allowed():
             return _unread(data, label, field)
         recipe = recipe_in(data)
-    except UserError as error:
-        raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
     options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
     checked = validated(method_model(recipe), options, field=field, known=(key, "as"))
     entry = {key: name, "as": label, **_said(checked, recipe)}

@@ -52,4 +52,5 @@ REMOVED = (
 def without_removed(data: dict[str, Any]) -> None:
     """Drop what had no effect from a scenario's plain data; UserError for other options that do not exist any more."""
     for option in REMOVED:
-        each_at(data, option.path.split("."), option.leave)
+        for container, key in each_at(data, option.path.split(".")):
+            option.leave(container, key)

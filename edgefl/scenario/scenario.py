@@ -13,10 +13,14 @@ from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
-from edgefl.input_file import parts_of as nested_parts
+from edgefl.input_file import parts_of
 from edgefl.methods.build import build_method
+<<<<<<< HEAD
 from edgefl.methods.fits import requirements_of
 from edgefl.methods.needs import Need, Requirement, check
+=======
+from edgefl.methods.fits import Need, Part, check
+>>>>>>> main
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.figures import Quantity
@@ -36,13 +40,12 @@ from edgefl.scenario.sections import (
     quantity_of,
     values_of,
 )
-from edgefl.scheduling.selection.uniform import Fixed
+from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
+from edgefl.simulation.cost_specs import AnyOverhead, CostSpec, MeasuredCost, RoundOverhead, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failures
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.work import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation import CalibrationSpec
 from edgefl.validation import first_repeated, validated
@@ -161,7 +164,7 @@ class Scenario(Options):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if any(isinstance(part, Unread) for part in nested_parts(self)):
+        if any(isinstance(part, Unread) for part in parts_of(self)):
             return self  # the scenario of a run directory, which was checked when the run began
         self._check_lists()
         self._check_cohort()
@@ -247,7 +250,11 @@ class Scenario(Options):
                 updates = protocol.gathered(training.cohort)
                 attackers = 0 if attack is None else attack.count(updates)
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
+<<<<<<< HEAD
                 check(requirements_of(method), protocol.takes(method.weighting), early)
+=======
+                check(method.parts(), protocol.takes(method.weighting), early)
+>>>>>>> main
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import simpy
 from pydantic import Field
@@ -13,50 +13,10 @@ from pydantic import Field
 from edgefl.fleet import FleetAssignment
 from edgefl.fleet.battery import Charges
 from edgefl.options import Options
+from edgefl.record.events import EventLog
 from edgefl.record.figures import Totals
 from edgefl.record.metric import Metric
 from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
-
-if TYPE_CHECKING:
-    from edgefl.record.events import EventLog
-
-
-class FrontBlocks:
-    """The blocks that a job trains without a download for it: its *front blocks*.
-
-    A job that receives the last α of M blocks has M-α front blocks. They are the client's own, from the end of the last
-    job that it computed. A front block's *age* is the number of rounds (aggregations) between the model that the job
-    starts from and the model from which the client last received that block, for a job that it computed or as a
-    broadcast. All clients begin with the first model, so the age of a block that was never sent is counted from there.
-
-    Every front block of every job that was computed to its end counts once, even if its update was late. So the mean
-    age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every second round
-    sends the whole model, and about N/K or more where K of N clients are drawn.
-
-    >>> front = FrontBlocks(4)
-    >>> front.trained(client=7, round=0, alpha=4), front.trained(client=7, round=5, alpha=2)
-    ((0, 0), (2, 10))
-    >>> front.trained(client=7, round=6, alpha=1)
-    (3, 13)
-    """
-
-    def __init__(self, blocks: int) -> None:
-        self._blocks = blocks
-        self._sent: dict[int, list[int]] = {}
-
-    def received(self, client: int, round: int) -> None:
-        """The client has received the whole model of ``round`` (from 0) without a job."""
-        self._sent[client] = [round] * self._blocks
-
-    def trained(self, client: int, round: int, alpha: int) -> tuple[int, int]:
-        """Add a client's computed job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent.
-
-        Returns the number of its front blocks, and the sum of their ages in rounds.
-        """
-        front = self._blocks - alpha
-        kept = self._sent.get(client, [0] * self._blocks)[:front]
-        self._sent[client] = kept + [round] * alpha
-        return front, round * front - sum(kept)
 
 
 class BudgetSpec(Options, allow_inf_nan=False):

@@ -1,4 +1,4 @@
-"""The options of ``cost:``: how the FLOPs and seconds of local training are determined."""
+"""The options of ``cost:`` and ``round_overhead:``: how the FLOPs and seconds of a client's part are determined."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
+<<<<<<< HEAD
+=======
+from edgefl.errors import UserError, nearest
+from edgefl.fleet import DeviceProfile
+>>>>>>> main
 from edgefl.network.specs import redraw_rule
-from edgefl.options import Options, kind_or
+from edgefl.options import Options, kind_or, of_kind
 from edgefl.randomness import generator
 from edgefl.units import Seconds, ShortSeconds
 from edgefl.validation import as_validator
@@ -117,3 +122,45 @@ class ComputeSeconds:
         """Every client's seconds in a round (from 0), shape ``[clients]``."""
         place = self._place(0 if self._redraw is None else round // self._redraw)
         return np.asarray(self._range.low + (self._range.high - self._range.low) * place, np.float64)
+
+
+FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 0.2}}
+"""flower: a process for each message (1.1x, SuperNode); flower-grpc: one process for all rounds (`start_client`)."""
+
+
+class RoundOverhead(Options):
+    """What a participation takes in addition to its transfers and its training, before it trains and before it sends.
+
+    The client is idle in this time, and its radio sleeps.
+    """
+
+    start: ShortSeconds = Field(
+        default=0.0, description="to start a process and to load its data, on a core of speed 1"
+    )
+    wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
+    per_megabyte: Seconds = Field(
+        default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
+    )
+
+    def before_training(self, device: DeviceProfile, received: float) -> float:
+        """Seconds on a device after it has received so many bytes."""
+        return self.wait + (self.start + self.per_megabyte * received / 1e6) / device.core_speed
+
+    def before_sending(self, device: DeviceProfile, sent: float) -> float:
+        return self.per_megabyte * sent / 1e6 / device.core_speed
+
+
+def _of_framework(value: Any) -> Any:
+    """A name, or a mapping with a ``kind``, has the figures of that framework, except those that it gives."""
+    if value == "none":
+        return {}
+    if not isinstance(value := of_kind(value), dict) or "kind" not in value:
+        return value
+    given = {name: figure for name, figure in value.items() if name != "kind"}
+    if value["kind"] not in FRAMEWORKS:
+        raise ValueError(f"unknown kind; {nearest(str(value['kind']), FRAMEWORKS)}")
+    return {**FRAMEWORKS[value["kind"]], **given}
+
+
+AnyOverhead = Annotated[RoundOverhead, BeforeValidator(_of_framework)]
+"""``round_overhead:`` of a scenario: ``none``, ``flower`` or ``{kind: flower}``, or the seconds."""

@@ -220,7 +220,10 @@ class Decisions:
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
             world.work.predicted(
-                client, blocks, transfer + world.framework(client, *world.bytes_of(client, round)), world.heat(client)
+                client,
+                blocks,
+                transfer + world.framework(client, *world.bytes_of(client, round)),
+                world.heat.of(client, world.env.now),
             )
             for client, transfer in zip(cohort, transfers, strict=True)
         ]

@@ -32,7 +32,7 @@ class Prefetch:
     ) -> None:
         self.parts = parts
         self.within_round = within_round
-        self._dispatch = world.dispatched[client] if dispatch is None else dispatch
+        self._dispatch = world.clients[client].dispatched if dispatch is None else dispatch
         outlook = world.outlook(client, round, world.setup.sizes.blocks, up=False)
         self.delivery: Delivery = world.traffic.send(
             client, "down", parts, round, self._dispatch, item="prefetch", outlook=outlook
@@ -87,7 +87,7 @@ class CellPrefetch:
         self._present = present
         self._dropped = False
         # The round may begin, and number its jobs, before the cell has the parts that it forwards.
-        self._dispatches = {client: world.dispatched[client] for client in early}
+        self._dispatches = {client: world.clients[client].dispatched for client in early}
         self.delivery: Delivery = world.traffic.relay("server", node, self.parts, round)
         world.env.process(self._pass_on())
 
@@ -119,7 +119,7 @@ class Broadcast:
 
     def __init__(self, world: World, client: int, round: int) -> None:
         self._world = world
-        self._client, self._round, self._dispatch = client, round, world.dispatched[client]
+        self._client, self._round, self._dispatch = client, round, world.clients[client].dispatched
         self._over = False
         self.complete = False
         parts = world.downlink(client, round, None).parts

@@ -25,7 +25,7 @@ from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
 from edgefl.simulation.power import Power, Radios
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, Testbed
 from edgefl.training.faults import blaming
 
 
@@ -78,7 +78,7 @@ def logged(outlook: Outlook) -> str:
 class Traffic:
     """Records every transfer in the log, the totals and the batteries; the network's observer."""
 
-    def __init__(self, env: Clock, setup: Setup, accounts: Accounts) -> None:
+    def __init__(self, env: Clock, setup: Setup, accounts: Accounts, testbed: Testbed | None) -> None:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
@@ -87,7 +87,7 @@ class Traffic:
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
-        self.network = self._network(setup)
+        self.network = self._network(setup, testbed)
         self._attempts = Attempts(env, self.network, setup.timeouts, setup.seed, self._broke)
         self.power: Power | None = None
         if accounts.charges is not None:
@@ -216,13 +216,13 @@ class Traffic:
         self._attempts.begin(delivery)
         return delivery
 
-    def _network(self, setup: Setup) -> Network:
-        if setup.testbed is None:
+    def _network(self, setup: Setup, testbed: Testbed | None) -> Network:
+        if testbed is None:
             return FlowNetwork(
                 self._env, setup.topology, observer=self, transport=setup.transport, allocator=self._allocation
             )
         links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-        return setup.testbed.network(links, observer=self, transport=setup.transport)
+        return testbed.network(links, observer=self, transport=setup.transport)
 
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
         own = f"client/{client}"

@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.csv_table import read_csv
 from edgefl.data.partitions.base import Partition
 from edgefl.data.sharding import Integers, Shards
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
 from edgefl.validation import shown
@@ -97,10 +97,8 @@ class ByFile(Partition):
         readers = {".csv": _csv_rows, ".json": _json_rows}
         if path.suffix not in readers:
             raise UserError(f"expected a file of the format .csv or .json, found '{path.name}'", file=str(path))
-        try:
+        with locating(file=str(path)):
             return _numbered(_clients_of(readers[path.suffix](path), samples), samples)
-        except UserError as error:
-            raise error.located(file=str(path)) from None
 
 
 def _clients_of(rows: Iterable[tuple[Any, Any]], samples: int) -> dict[int, Client]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from edgefl.data.array_files import open_arrays
 from edgefl.data.own_data import OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.input_file import InputFile, find_input
 
 Inputs = str | tuple[str, ...]
@@ -51,8 +51,16 @@ class Arrays(SplitData, OwnArrays):
         return train, self._of(field, file, inputs, target, self.test_client or self.client)
 
     def _of(self, field: str, name: str, inputs: Inputs, target: str, client: str | None) -> Raw:
+<<<<<<< HEAD
         file = open_arrays(find_input(name, field=field))
         if isinstance(inputs, str) and inputs not in file.names:
+=======
+        with locating(field=field):
+            path = find_input(name)
+        file = open_arrays(path)
+        one = isinstance(inputs, str)
+        if one and inputs not in file.names:
+>>>>>>> main
             both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
             keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
             raise UserError(

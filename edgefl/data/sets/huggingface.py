@@ -8,7 +8,7 @@ from pydantic import Field
 from edgefl.data.array_files import ArrayFile, of_column
 from edgefl.data.own_data import Encoded, OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, in_words, nearest, optional
+from edgefl.errors import UserError, in_words, locating, nearest, optional
 from edgefl.input_file import InputFolder, find_input
 
 
@@ -33,7 +33,12 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
     client: str | None = Field(default=None, description="column of the samples' clients, for natural; null: none")
 
     def raw(self) -> tuple[Raw, Raw | None]:
+<<<<<<< HEAD
         folder = find_input(self.path, what="folder", field="path")
+=======
+        with locating(field="path"):
+            folder = find_input(self.path, what="folder")
+>>>>>>> main
         data = _loaded(folder)
         if not isinstance(data, dict):
             if (self.train, self.test_data) != ("train", None):

@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.data.own_data import Encoded, Raw, SplitData
 from edgefl.data.pictures import Pictures
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.input_file import InputFolder, find_input
 
 
@@ -72,6 +72,14 @@ class ImageFolder(SplitData, Encoded):
         return Raw(pictures, np.array(labels), None, ("images", "classes", ""), str(folder), self.classes)
 
 
+<<<<<<< HEAD
+=======
+def _folder(field: str, name: str) -> Path:
+    with locating(field=field):
+        return find_input(name, what="folder")
+
+
+>>>>>>> main
 def _entries(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 

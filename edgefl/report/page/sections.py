@@ -42,8 +42,7 @@ class Fact(NamedTuple):
 def subtitle(runs: Sequence[RunResult]) -> list[str]:
     """What was run."""
     if len(runs) == 1:
-        model = runs[0].scenario.get("model")
-        name = model.get("name") if isinstance(model, dict) else None
+        name = runs[0].option("model.name")
         what = headline(runs[0]).removeprefix(f"{runs[0].name} · ") + (f" · model {name}" if name else "")
         return [what, fleet_words(runs[0])]
     labels = dict.fromkeys(label for run in runs for label in run.labels)
@@ -118,8 +117,7 @@ def _outcome(runs: Sequence[RunResult], *, trained: bool) -> dict[str, Any]:
     columns = [column for column in table.columns if column.key != "stop"]
     notes = [*(f"{each.head}: {by_label(columns[0].cells, each.cells)}." for each in ends), *table.notes]
     steps = [line[:9].split() + line[9:].split("   ") for line in next_steps(run, run.path)[1:]]
-    shown = Table(marked(run, columns) if run.trained and columns else columns, notes)
-    return {"shown": shown, "pictures": pictures, "steps": steps}
+    return {"shown": Table(marked(run, columns), notes), "pictures": pictures, "steps": steps}
 
 
 def _rounds(series: Sequence[Series]) -> dict[str, Any]:

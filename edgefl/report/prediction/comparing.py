@@ -163,8 +163,7 @@ def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, 
         found.gaps.append(Gap(place, "exposed transfers", one.exposed, other.exposed))
         found.gaps.append(Gap(place, "hidden transfers", one.hidden, other.hidden))
         found.other_critical += one.critical != other.critical
-    protocol = measured.scenario.get("protocol") or {}
-    common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
+    common_rounds = measured.option("protocol.kind") != "asynchronous"
     jobs, others = (jobs_of(timeline, common_rounds=common_rounds) for timeline in (planned, real))
     for key in dict.fromkeys([*jobs, *others]):
         pair = jobs.get(key), others.get(key)

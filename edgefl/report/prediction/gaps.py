@@ -166,8 +166,7 @@ class Bands(NamedTuple):
 
 def has_one_queue(run: RunResult) -> bool:
     """Whether transfers of a run share one queue (``queue: fifo``)."""
-    transport = (run.scenario.get("network") or {}).get("transport") or {}
-    return bool(transport.get("queue") == "fifo")
+    return bool(run.option("network.transport.queue") == "fifo")
 
 
 def read_bands(predicted: RunResult) -> Bands:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.report.figure_file import new_figure
+from edgefl.report.figure_file import new_figure, plain
 from edgefl.report.timeline.data import Timeline
 from edgefl.report.timeline.trace import Window, window_of
 
@@ -105,9 +105,7 @@ def _name_rows(ax: Axes, timeline: Timeline, rows: Sequence[str], critical: str)
             label.set_fontweight("bold")
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(left=False)
-    ax.grid(axis="x", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
+    plain(ax, "x", ("top", "right", "left"))
 
 
 def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
