@@ -61,16 +61,10 @@ EXISTS: Mapping[str, Callable[[Path], bool]] = {
 _ABOUT = re.compile(r"\..*|.*(readme|licen[cs]e|copying|notice)(\.\w+)?", re.IGNORECASE)
 
 
-def find_input(
-    file: str,
-    folder: Path | None = None,
-    *,
-    what: Literal["file", "folder", "traces"] = "file",
-    field: str | None = None,
-) -> Path:
+def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "folder", "traces"] = "file") -> Path:
     """The path of a file or folder that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
 
-    Shipped traces come first: write ``./NAME`` for your own. Errors have the ``field``.
+    Shipped traces come first: write ``./NAME`` for your own.
     """
     if what == "traces" and file in (known := shipped.files("traces")):
         return known[file]
@@ -86,9 +80,9 @@ def find_input(
     for candidate in candidates:
         if os.path.exists(candidate):
             found = "a folder" if os.path.isdir(candidate) else "a file"
-            raise UserError(f"expected {expected} at '{candidate}', found {found}", field=field)
+            raise UserError(f"expected {expected} at '{candidate}', found {found}")
     places = " or ".join(f"'{candidate}'" for candidate in candidates)
-    raise UserError(f"expected {expected} at {places}, found none", field=field)
+    raise UserError(f"expected {expected} at {places}, found none")
 
 
 def plain_files(folder: Path) -> list[Path]:

@@ -37,8 +37,8 @@ from edgefl.validation import validated
 from edgefl.wording import without_method
 
 if TYPE_CHECKING:
-    from edgefl.training.base import EngineWrapper
     from edgefl.training.core import TrainingCore
+    from edgefl.training.engine_spec import EngineWrapper
 
 MOST_NEW_SEEDS = 1000
 """Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""

@@ -7,15 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from edgefl.errors import UserError, WrongAnswer, nearest
-<<<<<<< HEAD
 from edgefl.methods.codecs.choice import Codecs, codec_state
-from edgefl.methods.fits import requirements_of, taken_by
-from edgefl.methods.needs import check
-=======
-from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.codecs.memory import codec_state
 from edgefl.methods.fits import check
->>>>>>> main
 from edgefl.methods.parts.averaged_state import AveragedState, PayloadWithState
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import together
@@ -192,11 +185,7 @@ def build_method(
     )
     _check_names(method)
     _check_downlink(method)
-<<<<<<< HEAD
-    check(requirements_of(method), taken_by(method))
-=======
     check(method.parts(), method.takes())
->>>>>>> main
     return method
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_

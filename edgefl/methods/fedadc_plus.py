@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedadc import FedAdcPayload, FedAdcRule, FedAdcServer
+from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
-from edgefl.methods.needs import Need
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights

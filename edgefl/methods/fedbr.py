@@ -7,16 +7,12 @@
 4. The client returns its whole local model; the server takes the mean.
 """
 
-<<<<<<< HEAD
-from typing import Literal, NamedTuple
-=======
-from typing import ClassVar, Literal
->>>>>>> main
+from typing import Literal
 
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.distillation import HybridPaths
 from edgefl.methods.parts.objective import Batch, Context, Loss

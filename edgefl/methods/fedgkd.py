@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
-from edgefl.methods.needs import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Objective

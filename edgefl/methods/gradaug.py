@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe

@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
-from edgefl.methods.needs import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import Note, UserError
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 

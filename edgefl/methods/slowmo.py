@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.recipe import METHODS, Recipe
 

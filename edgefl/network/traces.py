@@ -19,11 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
-<<<<<<< HEAD
-from edgefl.errors import UserError, nearest
-=======
-from edgefl.errors import Note, UserError, locating, nearest
->>>>>>> main
+from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat

@@ -15,12 +15,7 @@ from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.input_file import parts_of
 from edgefl.methods.build import build_method
-<<<<<<< HEAD
-from edgefl.methods.fits import requirements_of
-from edgefl.methods.needs import Need, Requirement, check
-=======
-from edgefl.methods.fits import Need, Part, check
->>>>>>> main
+from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.figures import Quantity
@@ -220,7 +215,7 @@ class Scenario(Options):
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
 
     def _check_fits(self) -> None:
-        """Check what fits with what; see :mod:`edgefl.methods.needs`."""
+        """Check what fits with what; see :mod:`edgefl.methods.fits`."""
         training, protocol, early = self.training, self.protocol, dict[Need, str]()
         selection, bandwidth = training.selection.name, training.bandwidth
         with built_at("training.selection"):
@@ -250,11 +245,7 @@ class Scenario(Options):
                 updates = protocol.gathered(training.cohort)
                 attackers = 0 if attack is None else attack.count(updates)
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
-<<<<<<< HEAD
-                check(requirements_of(method), protocol.takes(method.weighting), early)
-=======
                 check(method.parts(), protocol.takes(method.weighting), early)
->>>>>>> main
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

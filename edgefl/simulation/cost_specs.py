@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-<<<<<<< HEAD
-=======
-from edgefl.errors import UserError, nearest
+from edgefl.errors import nearest
 from edgefl.fleet import DeviceProfile
->>>>>>> main
 from edgefl.network.specs import redraw_rule
 from edgefl.options import Options, kind_or, of_kind
 from edgefl.randomness import generator

@@ -1,16 +1,7 @@
 """The parts that all methods of one scenario and seed share, so that only the method differs."""
 
-<<<<<<< HEAD
-import hashlib
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple, Self
-=======
-from types import TracebackType
 from typing import NamedTuple, Self
->>>>>>> main
 
 import torch
 from torch import Tensor
@@ -22,24 +13,17 @@ from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
-<<<<<<< HEAD
 from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import (
     ENGINES,
     Engine,
     EngineInputs,
     EngineSpec,
+    EngineWrapper,
     check_precision,
     choose_engine,
     keep_freed_memory,
 )
-from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
-=======
-from edgefl.training.base import ENGINES, Engine, EngineInputs, EngineWrapper, JobData
-from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine, keep_freed_memory
-from edgefl.training.job_inputs import ClientData
->>>>>>> main
 from edgefl.training.kept_states import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel

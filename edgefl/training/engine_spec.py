@@ -55,6 +55,10 @@ class EngineInputs(NamedTuple):
     precision: Precision = "float32"
 
 
+EngineWrapper = Callable[[Engine, EngineInputs, int], Engine]
+"""What takes the place of an engine, given what that one was built from, and the seed."""
+
+
 @dataclass(frozen=True)
 class EngineEntry:
     """An engine as its module in :mod:`edgefl.training.engines` registers it."""

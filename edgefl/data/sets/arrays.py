@@ -51,16 +51,9 @@ class Arrays(SplitData, OwnArrays):
         return train, self._of(field, file, inputs, target, self.test_client or self.client)
 
     def _of(self, field: str, name: str, inputs: Inputs, target: str, client: str | None) -> Raw:
-<<<<<<< HEAD
-        file = open_arrays(find_input(name, field=field))
-        if isinstance(inputs, str) and inputs not in file.names:
-=======
         with locating(field=field):
-            path = find_input(name)
-        file = open_arrays(path)
-        one = isinstance(inputs, str)
-        if one and inputs not in file.names:
->>>>>>> main
+            file = open_arrays(find_input(name))
+        if isinstance(inputs, str) and inputs not in file.names:
             both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
             keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
             raise UserError(

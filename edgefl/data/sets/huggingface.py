@@ -33,12 +33,8 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
     client: str | None = Field(default=None, description="column of the samples' clients, for natural; null: none")
 
     def raw(self) -> tuple[Raw, Raw | None]:
-<<<<<<< HEAD
-        folder = find_input(self.path, what="folder", field="path")
-=======
         with locating(field="path"):
             folder = find_input(self.path, what="folder")
->>>>>>> main
         data = _loaded(folder)
         if not isinstance(data, dict):
             if (self.train, self.test_data) != ("train", None):

@@ -44,8 +44,8 @@ class ImageFolder(SplitData, Encoded):
 
     def _found(self) -> tuple[Path, Path | None, list[str]]:
         """Both folders, and the classes by number."""
-        train = find_input(self.train, what="folder", field="train")
-        test = None if self.test_data is None else find_input(self.test_data, what="folder", field="test_data")
+        train = _folder("train", self.train)
+        test = None if self.test_data is None else _folder("test_data", self.test_data)
         classes = _classes(train)
         if self.classes is not None and test is not None:
             classes = sorted({*classes, *_classes(test)})
@@ -72,14 +72,11 @@ class ImageFolder(SplitData, Encoded):
         return Raw(pictures, np.array(labels), None, ("images", "classes", ""), str(folder), self.classes)
 
 
-<<<<<<< HEAD
-=======
 def _folder(field: str, name: str) -> Path:
     with locating(field=field):
         return find_input(name, what="folder")
 
 
->>>>>>> main
 def _entries(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 

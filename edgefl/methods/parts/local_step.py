@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.models.layout import Layout, Weights
@@ -39,7 +39,7 @@ class LocalRule(Component):
     """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it cannot do without; see :mod:`edgefl.methods.needs`."""
+    """What it cannot do without; see :mod:`edgefl.methods.fits`."""
 
     lr_on_device: ClassVar[bool] = False
     """``lr`` may also be a tensor ``[]`` on the device, so that recorded steps serve rounds of other rates.

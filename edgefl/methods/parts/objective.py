@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from edgefl.fleet import DeviceProfile
-from edgefl.methods.needs import Need, Requirement, check
+from edgefl.methods.fits import Need, Requirement, check
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.options import Component
@@ -84,7 +84,7 @@ class Objective(Component):
     (of the job, from 0, int64, one number)."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it needs of a model and its task; see :mod:`edgefl.methods.needs`."""
+    """What it needs of a model and its task; see :mod:`edgefl.methods.fits`."""
 
     trains_last: ClassVar[bool] = False
     """A client that gets α blocks receives the whole model, and trains and returns only its last α blocks."""

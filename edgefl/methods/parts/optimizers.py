@@ -16,7 +16,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.input_file import InputCode
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_step import LocalRule, Lr, Sgd, clipped, direction, stepped_
 from edgefl.options import Component, kind_or, of_kind

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.options import Component
 
 BASE = "base"

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 from torch import Tensor, zeros_like
 
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Objective
@@ -148,7 +148,7 @@ class ServerUpdate(Component):
     """The computation of the next model from deltas; its fields are its options."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it cannot do without; see :mod:`edgefl.methods.needs`. Broadcasts and a client state imply more of it."""
+    """What it cannot do without; see :mod:`edgefl.methods.fits`. Broadcasts and a client state imply more of it."""
     broadcasts: ClassVar[tuple[str, ...]] = ()
     """Names of server-state vectors that clients receive in addition to the model (FedADC's ``momentum``)."""
     reads: ClassVar[tuple[str, ...]] = ()

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.narrower import Cut, Rounding
 from edgefl.options import Component

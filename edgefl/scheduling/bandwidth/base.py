@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part
 
@@ -47,7 +47,7 @@ class BandwidthSpec(Options):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"server's links"})
-    """What it needs of its scenario; see :mod:`edgefl.methods.needs`."""
+    """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
 
     @abstractmethod
     def order(self, transfers: Transfers) -> Order:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgefl.errors import WrongAnswer, nearest, one_line
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part
 
@@ -92,7 +92,7 @@ class Selector(ABC):
 
     @classmethod
     def needs(cls) -> frozenset[Need]:
-        """What it needs of its scenario; see :mod:`edgefl.methods.needs`."""
+        """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
         needs: set[Need] = {"classes"} if "label_support" in cls.reads else set()
         return frozenset(needs | {"rounds"} if cls.asks() else needs)
 

@@ -8,7 +8,7 @@ import numpy as np
 import simpy
 from pydantic import BeforeValidator, Field, Tag
 
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.payload import Part
 from edgefl.methods.parts.server import Weighting
 from edgefl.options import Options, kind_or, of_kind

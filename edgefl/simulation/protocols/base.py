@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 import simpy
 from pydantic import Field, model_validator
 
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import Weighting
 from edgefl.options import Options
 from edgefl.registry import OneOf, Registry

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import simpy
 from pydantic import Field
 
-from edgefl.methods.needs import Need
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.payload import BASE, Part
 from edgefl.methods.parts.server import Weighting
 from edgefl.network.topology import Node
