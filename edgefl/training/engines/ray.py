@@ -47,16 +47,8 @@ def connected() -> ModuleType:
     in_charge = threading.current_thread() is threading.main_thread()
     stopping = signal.getsignal(signal.SIGTERM) if in_charge else None
     try:
-        if address:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            ray.init(
-                address="local",
-                num_cpus=cores(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+        local = {} if address else {"num_cpus": cores(), "include_dashboard": False}
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
         hint = "; if the cluster asks for a token (ray start does since 2.60), export RAY_AUTH_MODE=token"
