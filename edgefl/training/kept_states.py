@@ -72,68 +72,42 @@ class EnsembleSpec(Component):
     )
 
 
-class TemporalEnsemble:
-    """ē_t = Σ_{s≤t} d^{t-s} θ_s / Σ_{s≤t} d^{t-s}: the weights sum to 1 from the first model on.
+class KeptModels:
+    """The moving average of the global models and the local models ``[size]`` of the last round; each is optional.
 
-    Without the division, the first model would have the share d^t, which is most of the average in the first 1/(1-d)
-    rounds. Buffers are averaged like parameters.
+    The average is ē_t = Σ_{s≤t} d^{t-s} θ_s / Σ_{s≤t} d^{t-s}: the weights sum to 1 from the first model on. Without
+    the division, the first model would have the share d^t, which is most of the average in the first 1/(1-d) rounds.
+    Buffers are averaged like parameters.
 
-    >>> ensemble = TemporalEnsemble(0.5)
+    >>> kept = KeptModels(EnsembleSpec(decay=0.5))
     >>> for number in (1.0, 4.0):
-    ...     ensemble.add(torch.tensor([number]))
-    >>> ensemble.vector
+    ...     kept.aggregated(torch.tensor([number]), {})
+    >>> kept.average
     tensor([3.])
     """
 
-    def __init__(self, decay: float) -> None:
-        self._decay = decay
-        self._weight = 0.0
-        self._vector: Tensor | None = None
-
-    def add(self, model: Tensor) -> None:
-        # With w the sum of weights, ē + (θ - ē)/w is the same average, and it is exact if the model does not change.
-        self._weight = self._decay * self._weight + 1.0
-        before = self._vector
-        self._vector = model.clone() if before is None else before + (model - before) / self._weight
-
-    @property
-    def vector(self) -> Tensor | None:
-        return self._vector
-
-    def packed(self) -> dict[str, Tensor]:
-        if self._vector is None:
-            return {}
-        return {"average": self._vector, "weight": torch.tensor([self._weight], dtype=torch.float64)}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self._vector = tensors.get("average")
-        self._weight = float(tensors["weight"]) if "weight" in tensors else 0.0
-
-
-class KeptModels:
-    """The moving average of the global models and the local models ``[size]`` of the last round; each is optional."""
-
     def __init__(self, ensemble: EnsembleSpec | None = None, *, clients: bool = False) -> None:
-        self._ensemble = None if ensemble is None else TemporalEnsemble(ensemble.decay)
-        self._clients = clients
+        self._ensemble, self._clients = ensemble, clients
+        self._weight = 0.0
+        self.average: Tensor | None = None  # of all versions so far [size], if one is kept
         self.local: dict[int, Tensor] = {}
-
-    @property
-    def average(self) -> Tensor | None:
-        """The moving average ``[size]`` of all versions so far, if one is kept."""
-        return None if self._ensemble is None else self._ensemble.vector
 
     def aggregated(self, model: Tensor, local: Mapping[int, Tensor]) -> None:
         if self._ensemble is not None:
-            self._ensemble.add(model)
+            # With w the sum of weights, ē + (θ - ē)/w is the same average, and exact if the model does not change.
+            self._weight = self._ensemble.decay * self._weight + 1.0
+            before = self.average
+            self.average = model.clone() if before is None else before + (model - before) / self._weight
         if self._clients and local:
             self.local = dict(local)
 
     def packed(self) -> dict[str, Tensor]:
-        tensors = {} if self._ensemble is None else self._ensemble.packed()
-        return tensors | {f"client/{client}": model for client, model in self.local.items()}
+        tensors = {f"client/{client}": model for client, model in self.local.items()}
+        if self.average is None:
+            return tensors
+        return {"average": self.average, "weight": torch.tensor([self._weight], dtype=torch.float64), **tensors}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        if self._ensemble is not None:
-            self._ensemble.restore(tensors)
+        self.average = tensors.get("average")
+        self._weight = float(tensors["weight"]) if "weight" in tensors else 0.0
         self.local = {int(client): model for client, model in within(tensors, "client").items()}
