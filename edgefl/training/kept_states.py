@@ -1,6 +1,7 @@
 """Client states between jobs, as chains of futures: a state is the outcome of a job, which may not be trained yet."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from pydantic import Field
@@ -14,6 +15,7 @@ State = Mapping[str, Tensor]
 """A client's vectors by name, as ``ClientState.after`` returned them."""
 
 
+@dataclass
 class ClientStates:
     """The client states that a later job may still read.
 
@@ -22,46 +24,27 @@ class ClientStates:
     jobs read.
     """
 
-    def __init__(
-        self, states: Mapping[JobId, State] | None = None, last_jobs: Mapping[int, tuple[JobId, ...]] | None = None
-    ) -> None:
-        self._states: dict[JobId, State] = dict(states or {})
-        self._tips: dict[int, tuple[JobId, ...]] = dict(last_jobs or {})
+    kept: dict[JobId, State] = field(default_factory=dict)  # by the job that produced them
+    # for every client, the jobs, trained or not, that its next job may continue from
+    last_jobs: dict[int, tuple[JobId, ...]] = field(default_factory=dict)
 
     def submitted(self, job: TrainingJob) -> None:
-        self._tips[job.id.client] = (job.id,) if job.previous is None else (job.id, job.previous)
+        self.last_jobs[job.id.client] = (job.id,) if job.previous is None else (job.id, job.previous)
 
     def aggregated(self, job: JobId) -> None:
         """The server used the job's result, so the client did not abandon it."""
-        if self._tips.get(job.client, (None,))[0] == job:
-            self._tips[job.client] = (job,)
-
-    def put(self, job: JobId, state: State) -> None:
-        self._states[job] = state
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def __getitem__(self, job: JobId) -> State:
-        return self._states[job]
-
-    def kept(self) -> Mapping[JobId, State]:
-        """All kept states, by the job that produced them."""
-        return self._states
-
-    def last_jobs(self) -> Mapping[int, tuple[JobId, ...]]:
-        """For every client, the jobs, trained or not, that its next job may continue from."""
-        return self._tips
+        if self.last_jobs.get(job.client, (None,))[0] == job:
+            self.last_jobs[job.client] = (job,)
 
     def tips(self) -> set[JobId]:
         """The jobs, trained or not, that any client's next job may continue from."""
-        return {job for tips in self._tips.values() for job in tips}
+        return {job for jobs in self.last_jobs.values() for job in jobs}
 
     def keep(self, waiting: Iterable[TrainingJob]) -> None:
         """Delete every state that neither a ``waiting`` job nor a future job can read."""
         needed = self.tips() | {job.previous for job in waiting if job.previous is not None}
-        for job in self._states.keys() - needed:
-            del self._states[job]
+        for job in self.kept.keys() - needed:
+            del self.kept[job]
 
 
 class EnsembleSpec(Component):

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.client_data import ClientData
 from edgefl.training.distances import Distances
 from edgefl.training.engine_spec import Engine
-from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
+from edgefl.training.evaluation import epoch_losses, evaluate_batches, in_main_memory, total
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.job_task import JobResult, JobTask
@@ -74,7 +74,7 @@ class MethodLearner:
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._distances = Distances(model.layout, initial)
-        self._versions: dict[int, Received] = {0: self._server.sent()}
+        self._versions: dict[int, Received] = {0: self._server.sent}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
@@ -114,7 +114,7 @@ class MethodLearner:
             arrived = {id: self._outcomes[id] for id in sorted(jobs)}
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
-            self._versions[version + 1] = self._server.sent()
+            self._versions[version + 1] = self._server.sent
             self._digests = Digests(before, digest_of_model(self._server.vector))
             if self._kept_models is not None:
                 local = {id.client: outcome.final for id, outcome in arrived.items()}
@@ -170,9 +170,17 @@ class MethodLearner:
         return Evaluation(fmean(each.metric for each in found), fmean(each.loss for each in found))
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        draws = partial(generator, self._seed, "local losses", version)
-        model, mode = self._model, self._evaluation_mode
-        return local_losses(self.model(version), model, mode, self.data, clients=clients, images=images, draws=draws)
+        vector, task, losses = self.model(version), self._model.task, []
+        with neutral_torch():
+            for client in clients:
+                chosen, held = None, self.data.samples(client)
+                if images is not None and images < held:
+                    draws = generator(self._seed, "local losses", version, client)
+                    chosen = np.sort(draws.choice(held, size=images, replace=False))
+                own = self.data.own(client, chosen)
+                scores = evaluate_batches(vector, own.evaluation(), self._model, own, self._evaluation_mode)
+                losses.append(total(scores, task).loss)
+        return losses
 
     def model(self, version: int) -> Tensor:
         """The weights ``[size]`` of a kept model version; do not modify them.
@@ -184,8 +192,8 @@ class MethodLearner:
     def local_parts(self) -> dict[int, Tensor]:
         """The part of the model that each client keeps for itself, after its last trained job, if it trained."""
         found: dict[int, Tensor] = {}
-        for client, jobs in self._states.last_jobs().items():
-            trained = [self._states[job] for job in jobs if job in self._states.kept()]
+        for client, jobs in self._states.last_jobs.items():
+            trained = [self._states.kept[job] for job in jobs if job in self._states.kept]
             if trained and OWN in trained[0]:
                 found[client] = trained[0][OWN]
         return found
@@ -196,7 +204,7 @@ class MethodLearner:
         parts: dict[str, Mapping[str, Tensor]] = {"server": self._server.state}
         parts |= {f"version/{version}": split(sent)[1] for version, sent in self._versions.items()}
         parts |= {f"outcome/{number}": tensors for number, (_, _, tensors) in enumerate(outcomes)}
-        parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept().values())}
+        parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept.values())}
         parts |= {} if self._kept_models is None else {"kept_models": self._kept_models.packed()}
         named = {f"{part}/{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
         return {"latest": self._server.vector, **named}, {
@@ -205,8 +213,8 @@ class MethodLearner:
             "waiting": [asdict(job) for job in self._waiting.values()],
             "discarded": [list(id) for id in sorted(self._discarded)],
             "outcomes": [[list(id), asdict(bare)] for id, bare, _ in outcomes],
-            "states": [list(id) for id in self._states.kept()],
-            "tips": [[client, [list(id) for id in jobs]] for client, jobs in self._states.last_jobs().items()],
+            "states": [list(id) for id in self._states.kept],
+            "tips": [[client, [list(id) for id in jobs]] for client, jobs in self._states.last_jobs.items()],
             "broadcast": [list(each) for each in self._broadcast.items()],
         }
 
@@ -250,7 +258,7 @@ class MethodLearner:
                 result = replace(results[place], cross_entropies=losses[place])
                 state, outcome = self._trained(job, inputs[place], result, deltas[place])
                 if state is not None:
-                    self._states.put(job.id, state)
+                    self._states.kept[job.id] = state
                 if job.id not in self._discarded:
                     self._outcomes[job.id] = outcome
                 self._discarded.discard(job.id)
@@ -318,7 +326,7 @@ class MethodLearner:
     def _state_before(self, job: TrainingJob) -> dict[str, Tensor] | None:
         if self._method.state is None or job.previous is None:
             return None
-        return dict(self._states[job.previous])
+        return dict(self._states.kept[job.previous])
 
     def _forget(self) -> None:
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])

@@ -66,19 +66,11 @@ class ServerModel:
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
             begun = method.server.begin(initial[: self._count].clone())
-            self._state = checked_state(begun, method.server.broadcasts)
-        self._received = self._arriving(0, None, self._method.local.lr_at(0))
-
-    @property
-    def state(self) -> Mapping[str, Tensor]:
-        """The server update's vectors by name, after the last update."""
-        return self._state
+            self.state: Mapping[str, Tensor] = checked_state(begun, method.server.broadcasts)  # after the last update
+        self.sent = self._arriving(0, None, self._method.local.lr_at(0))
 
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
-        self.version, self.vector, self._state, self._received = version, vector, dict(state), received
-
-    def sent(self) -> Received:
-        return self._received
+        self.version, self.vector, self.state, self.sent = version, vector, dict(state), received
 
     def update(
         self,
@@ -98,12 +90,12 @@ class ServerModel:
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
-            before = ServerSide(self.vector[: self._count], self._state)
+            before = ServerSide(self.vector[: self._count], self.state)
             vector, state = self._next(arrived, round, factors, mix)
             if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
-            self.vector, self._state = vector, state
-            self._received = self._arriving(self.version + 1, before, self._method.local.lr_at(round))
+            self.vector, self.state = vector, state
+            self.sent = self._arriving(self.version + 1, before, self._method.local.lr_at(round))
         self.version += 1
 
     def _next(
@@ -142,7 +134,7 @@ class ServerModel:
         facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
         before, rest = vector[:count], slice(count, None)
         # Copies: clients, checkpoints and other methods may still read the current model and state.
-        copies = {name: each.clone() for name, each in self._state.items()}
+        copies = {name: each.clone() for name, each in self.state.items()}
         with blaming(self._method.label, round, f"server update {type(server).__name__}"):
             answer = server.update(before.clone(), whole.at(slice(count)), copies, facts)
             parameters, state = checked_update(answer, before, server.broadcasts)
@@ -176,14 +168,14 @@ class ServerModel:
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
         server, wire = self._method.server, self._wire
         if wire.exact_down:
-            return Received(self.vector, {name: self._state[name] for name in server.broadcasts})
+            return Received(self.vector, {name: self.state[name] for name in server.broadcasts})
         parameters, buffers = self.vector[: self._count], self.vector[self._count :]
 
         def arriving(part: str, vector: Tensor, *, age: int = 0) -> Tensor:
             return wire.down(part, vector, version - age)
 
         with blaming(self._method.label, version, self._part):
-            received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+            received = server.received(ServerSide(parameters, self.state), before, lr, arriving)
             checked_update((received.parameters, received.state), parameters, server.broadcasts)
         return Received(torch.cat([received.parameters, buffers]), received.state)
 
