@@ -112,8 +112,7 @@ class MethodLearner:
             self._train([*jobs, *old])
             before = digest_of_model(self._server.vector)
             arrived = {id: self._outcomes[id] for id in sorted(jobs)}
-            factors = None if mixing is None else [mixing.factors[id] for id in arrived]
-            self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
+            self._server.update(arrived, round, mixing)
             self._versions[version + 1] = self._server.sent
             self._digests = Digests(before, digest_of_model(self._server.vector))
             if self._kept_models is not None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSid
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
+from edgefl.training.job import JobId, Mixing
 from edgefl.training.job_inputs import Received
 from edgefl.training.parts_of_models import PartsOfModel, last_blocks, shares
 from edgefl.training.wire import Wire
@@ -72,26 +72,18 @@ class ServerModel:
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
         self.version, self.vector, self.state, self.sent = version, vector, dict(state), received
 
-    def update(
-        self,
-        arrived: Sequence[Outcome],
-        round: int,
-        factors: Sequence[float] | None = None,
-        *,
-        mix: Literal["deltas", "models"] = "deltas",
-    ) -> None:
+    def update(self, arrived: Mapping[JobId, Outcome], round: int, mixing: Mixing | None = None) -> None:
         """Compute the next version from the results in ``arrived``, in ascending order of client.
 
         Without results, the next version has the same values. ``round`` sets the learning rate η_t that the server
-        update may read. ``factors`` multiply the deltas. A delta is the difference from the model that the client was
-        sent (``mix="deltas"``) or from the latest model (``"models"``).
+        update may read.
         """
-        for outcome in arrived:
+        for outcome in arrived.values():
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
             before = ServerSide(self.vector[: self._count], self.state)
-            vector, state = self._next(arrived, round, factors, mix)
+            vector, state = self._next(arrived, round, mixing)
             if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
             self.vector, self.state = vector, state
@@ -99,7 +91,7 @@ class ServerModel:
         self.version += 1
 
     def _next(
-        self, arrived: Sequence[Outcome], round: int, factors: Sequence[float] | None, mix: Literal["deltas", "models"]
+        self, outcomes: Mapping[JobId, Outcome], round: int, mixing: Mixing | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The next version of the model ``[size]`` and of the server state.
 
@@ -107,9 +99,10 @@ class ServerModel:
         averaged with the same weights; the papers' code does the same with all other entries of a model's state. So is
         the clients' local part, which only evaluations of the server's model read: it is not sent.
         """
-        vector, count, server = self.vector, self._count, self._method.server
+        vector, count, server, arrived = self.vector, self._count, self._method.server, list(outcomes.values())
         deltas = stacked([each.delta for each in arrived])
-        moves = deltas if mix == "deltas" else torch.stack([self._move(each) for each in arrived])
+        of_models = mixing is not None and mixing.of == "models"
+        moves = torch.stack([self._move(each) for each in arrived]) if of_models else deltas
         weights = self._weights([each.samples for each in arrived])
         coverage = None
         if self._parts is not None or self._method.objective.trains_last:
@@ -123,12 +116,12 @@ class ServerModel:
                 weight=weight,
                 version=each.version,
                 age=self.version - each.version,
-                factor=factor,
+                factor=1.0 if mixing is None else mixing.factors[id],
                 loss=each.first_loss,
                 received=each.received,
                 uploads=each.others,
             )
-            for each, weight, factor in zip(arrived, weights, factors or [1.0] * len(arrived), strict=True)
+            for (id, each), weight in zip(outcomes.items(), weights, strict=True)
         ]
         whole = Arrivals(arrivals, deltas, moves, coverage)
         facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
