@@ -14,7 +14,7 @@ from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay
-from edgefl.training.batched.chunk_width import ChunkWidths, padded
+from edgefl.training.batched.chunk_width import fitting, padded
 from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
@@ -120,16 +120,16 @@ def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
 
 def test_a_chunk_is_as_wide_as_memory_allows(monkeypatch):
     _, tasks = tasks_of("fedavg")
-    assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 64
+    assert fitting(residual_model(), CPU, tasks[0]) == 64
     monkeypatch.setattr("edgefl.training.batched.chunk_width.HOST_BYTES", 2_000_000)
-    few = ChunkWidths(residual_model(), CPU).of(tasks[0])
+    few = fitting(residual_model(), CPU, tasks[0])
     assert 1 <= few < 64
     assert few & (few - 1) == 0
     # A round is aggregated without gradients, and what a step holds for its backward pass counts all the same.
     with torch.no_grad():
-        assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == few
+        assert fitting(residual_model(), CPU, tasks[0]) == few
     monkeypatch.setattr("edgefl.training.batched.chunk_width.HOST_BYTES", 1)
-    assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 1
+    assert fitting(residual_model(), CPU, tasks[0]) == 1
 
 
 def test_a_chunk_that_does_not_fit_after_all_is_halved(monkeypatch):

@@ -28,34 +28,12 @@ def padded(jobs: int) -> int:
     return max(2, 1 << (jobs - 1).bit_length()) if jobs <= 8 else -(-jobs // 8) * 8
 
 
-class ChunkWidths:
-    """The width of a chunk for each kind of job; ``width``, if given, for all."""
-
-    def __init__(self, model: BlockModel, device: torch.device, width: int | None = None) -> None:
-        self._model = model
-        self._device = device
-        self._width = width
-        self._known: list[tuple[tuple[object, ...], int]] = []
-
-    def of(self, task: JobTask) -> int:
-        """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit."""
-        if self._width is not None:
-            return self._width
-        kind = (task.objective, task.rule, task.options, task.alpha)
-        for known, width in self._known:
-            if known == kind:
-                return width
-        # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward
-        # pass.
-        with torch.enable_grad():
-            step = Step(task.method, task.objective, task.rule, task.options)
-            one = measure(self._model, step, task.alpha, task.options.step_samples).peak_memory_bytes
-        fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
-        width = 1 << (fitting.bit_length() - 1) if fitting > 1 else 1
-        self._known.append((kind, width))
-        return width
-
-    def _budget(self) -> float:
-        if self._device.type == "cuda":
-            return DEVICE_SHARE * accelerator.memory_bytes(self._device)
-        return HOST_BYTES
+def fitting(model: BlockModel, device: torch.device, task: JobTask) -> int:
+    """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit."""
+    # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward pass.
+    with torch.enable_grad():
+        step = Step(task.method, task.objective, task.rule, task.options)
+        one = measure(model, step, task.alpha, task.options.step_samples).peak_memory_bytes
+    room = DEVICE_SHARE * accelerator.memory_bytes(device) if device.type == "cuda" else HOST_BYTES
+    jobs = min(WIDEST, int(room // (MARGIN * max(1, one))))
+    return 1 << (jobs.bit_length() - 1) if jobs > 1 else 1

@@ -18,7 +18,7 @@ from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
 from edgefl.training.accelerator import Replay
-from edgefl.training.batched.chunk_width import ChunkWidths
+from edgefl.training.batched.chunk_width import fitting
 from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
@@ -62,10 +62,10 @@ class BatchedEngine:
         self._device = device
         self._precision = precision
         self._reference = SequentialEngine(model, data, device, precision)
-        self._widths = ChunkWidths(model, device, width)
+        self._width_given = width
+        self._widths: list[tuple[tuple[object, ...], int]] = []  # of each kind of jobs that are stacked
         self._replay = Replay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
-        self._stackable: list[tuple[tuple[object, ...], bool]] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         results: dict[int, JobResult] = {}
@@ -99,34 +99,30 @@ class BatchedEngine:
             yield from (places[start : start + width] for start in range(0, len(places), width))
 
     def _width(self, tasks: Sequence[JobTask]) -> int:
-        task = tasks[0]
-        if not task.objective.side_by_side or (len(tasks) > 1 and not self._can_stack(tasks)):
+        if len(tasks) == 1 or not tasks[0].objective.side_by_side:
             return 1
+        known = next((width for kind, width in self._widths if kind == _stacked_kind(tasks[0])), None)
+        if known is None:
+            known = self._first_width(tasks)
+            self._widths.append((_stacked_kind(tasks[0]), known))
+        return known
+
+    def _first_width(self, tasks: Sequence[JobTask]) -> int:
+        task = tasks[0]
+        if self._model.fresh is not None:  # an ordinary module, whose steps may not be stackable
+            with exact_arithmetic(self._device):
+                # Two jobs at a time: a number near a kink, such as that of a ReLU, may fall on its other side.
+                reasons = [self._unlike(pair) for pair in (tasks[:2], tasks[-2:])]
+            if "" not in reasons:
+                return self._one_at_a_time(task, reasons[0])
         try:
-            return self._widths.of(task)
+            return self._width_given or fitting(self._model, self._device, task)
         except DataDependentError:
             return 1
         except Exception as error:  # noqa: BLE001  (if its step fails, training it alone tells why)
             why = f"{task.method}: its clients train one at a time, because measuring a step raised {in_words(error)}"
             warnings.warn(why, stacklevel=2)
             return 1
-
-    def _can_stack(self, tasks: Sequence[JobTask]) -> bool:
-        """True if a first step of two jobs gives the same side by side and alone; asked of ordinary modules only."""
-        if self._model.fresh is None:
-            return True
-        kind = tasks[0].objective, tasks[0].alpha
-        known = next((answer for other, answer in self._stackable if other == kind), None)
-        if known is None:
-            with exact_arithmetic(self._device):
-                # Two jobs at a time: a number near a kink, such as that of a ReLU, may fall on its other side.
-                reasons = [self._unlike(pair) for pair in (tasks[:2], tasks[-2:])]
-            known = "" in reasons
-            if known:
-                self._stackable.append((kind, True))
-            else:
-                self._not_stackable(tasks[0], reasons[0])
-        return known
 
     def _unlike(self, tasks: Sequence[JobTask]) -> str:
         """Why the first step of two jobs, by plain SGD and in float32, is another one side by side; empty if not."""
@@ -142,10 +138,10 @@ class BatchedEngine:
             return in_words(error)
         return "" if all(map(close, moved, alone)) else "results differ"
 
-    def _not_stackable(self, task: JobTask, reason: str) -> None:
-        self._stackable.insert(0, ((task.objective, task.alpha), False))
+    def _one_at_a_time(self, task: JobTask, reason: str) -> int:
         why = f"{task.method}: its clients train one after another, because vmap cannot stack their steps"
         warnings.warn(f"{why} ({reason})", Note, stacklevel=2)
+        return 1
 
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
         if len(tasks) == 1:
@@ -167,10 +163,9 @@ class BatchedEngine:
             self._stacks.clear()
             # In a stack, the failing job is unknown; training the jobs one by one raises the fault with its client.
             results = [self._alone(task) for task in tasks]
-            if self._model.fresh is not None and isinstance(
-                error, Exception
-            ):  # it may do something new in a later round
-                self._not_stackable(tasks[0], in_words(error))
+            # An ordinary module may do something new in a later round.
+            if self._model.fresh is not None and isinstance(error, Exception):
+                self._widths.insert(0, (_stacked_kind(tasks[0]), self._one_at_a_time(tasks[0], in_words(error))))
                 return results
             first, reason = tasks[0], f"{in_words(error)} (only when jobs are batched)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
@@ -211,13 +206,17 @@ class BatchedEngine:
             stack.taken += 1
 
 
+def _stacked_kind(task: JobTask) -> tuple[object, ...]:
+    return task.objective, task.rule, task.options, task.alpha
+
+
 def _kind(task: JobTask) -> tuple[object, ...]:
     return *_step(task), task.lr, task.rates
 
 
 def _step(task: JobTask) -> tuple[object, ...]:
     lr = () if task.rule.takes_lr_on_device else (task.lr, task.rates)
-    return task.objective, task.rule, task.options, *lr, task.alpha
+    return *_stacked_kind(task), *lr
 
 
 ENGINES.register("batched")(
