@@ -14,12 +14,11 @@ from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay
-from edgefl.training.batched.chunk_width import fitting, padded
-from edgefl.training.batched.stack import Stack
+from edgefl.training.batched.stack import Stack, padded
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
-from edgefl.training.engines.batched import BatchedEngine
+from edgefl.training.engines.batched import BatchedEngine, fitting
 from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 
@@ -113,7 +112,7 @@ def test_calls_are_padded_to_few_widths_and_never_alone():
 
 def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
     _, tasks = tasks_of("fedavg")
-    monkeypatch.setattr("edgefl.training.batched.chunk_width.measure", lambda *_: {}["no such formula"])
+    monkeypatch.setattr("edgefl.training.engines.batched.measure", lambda *_: {}["no such formula"])
     with pytest.warns(UserWarning, match="clients train one at a time, because measuring a step raised KeyError"):
         assert len(BatchedEngine(residual_model(), TinyData(), CPU).train(tasks)) == len(tasks)
 
@@ -121,14 +120,14 @@ def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
 def test_a_chunk_is_as_wide_as_memory_allows(monkeypatch):
     _, tasks = tasks_of("fedavg")
     assert fitting(residual_model(), CPU, tasks[0]) == 64
-    monkeypatch.setattr("edgefl.training.batched.chunk_width.HOST_BYTES", 2_000_000)
+    monkeypatch.setattr("edgefl.training.engines.batched.HOST_BYTES", 2_000_000)
     few = fitting(residual_model(), CPU, tasks[0])
     assert 1 <= few < 64
     assert few & (few - 1) == 0
     # A round is aggregated without gradients, and what a step holds for its backward pass counts all the same.
     with torch.no_grad():
         assert fitting(residual_model(), CPU, tasks[0]) == few
-    monkeypatch.setattr("edgefl.training.batched.chunk_width.HOST_BYTES", 1)
+    monkeypatch.setattr("edgefl.training.engines.batched.HOST_BYTES", 1)
     assert fitting(residual_model(), CPU, tasks[0]) == 1
 
 

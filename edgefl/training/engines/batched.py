@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.cost.measure import Step, measure
 from edgefl.errors import Note, in_words
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
@@ -17,8 +18,8 @@ from edgefl.models.comparison import close
 from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
+from edgefl.training import accelerator
 from edgefl.training.accelerator import Replay
-from edgefl.training.batched.chunk_width import fitting
 from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
@@ -31,12 +32,24 @@ KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
 
 
+WIDEST = 64
+"""Maximum number of jobs in a chunk: with more, an accelerator is already busy and only memory use grows."""
+
+HOST_BYTES = 1 << 30
+
+DEVICE_SHARE = 0.3
+"""Share of an accelerator's memory for one chunk: two chunks may be kept, and data and kernels need the rest."""
+
+MARGIN = 2
+"""Ratio of bytes held to bytes counted: stacks, their gathered rows, and copies made by batching."""
+
+
 class BatchedEngine:
     """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
 
     A chunk contains jobs with the same local step: the same objective, rule, options, learning rate and number of
     received blocks. In each step, one call runs all jobs of the chunk that are not finished and whose minibatches have
-    the same size, padded to at least 2 rows (:func:`~edgefl.training.batched.chunk_width.padded`), because a single row
+    the same size, padded to at least 2 rows (:func:`~edgefl.training.batched.stack.padded`), because a single row
     uses other kernels. The division into chunks depends only on the jobs and on the device's memory. A single job, jobs
     whose random draws decide shapes (GradAug), and jobs whose step depends on data are trained one after another.
 
@@ -204,6 +217,17 @@ class BatchedEngine:
                 else:
                     stack.step([row for row, _ in members], Batch(inputs, labels))
             stack.taken += 1
+
+
+def fitting(model: BlockModel, device: torch.device, task: JobTask) -> int:
+    """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit."""
+    # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward pass.
+    with torch.enable_grad():
+        step = Step(task.method, task.objective, task.rule, task.options)
+        one = measure(model, step, task.alpha, task.options.step_samples).peak_memory_bytes
+    room = DEVICE_SHARE * accelerator.memory_bytes(device) if device.type == "cuda" else HOST_BYTES
+    jobs = min(WIDEST, int(room // (MARGIN * max(1, one))))
+    return 1 << (jobs.bit_length() - 1) if jobs > 1 else 1
 
 
 def _stacked_kind(task: JobTask) -> tuple[object, ...]:
