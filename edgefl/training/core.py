@@ -107,7 +107,7 @@ class TrainingCore:
         """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep."""
         adapted = self._adapted_to(method.objective)
         method = keeping_local(method, adapted.model.layout)
-        parts = None if method.submodels is None else PartsOfModel(method, adapted.model)
+        parts = None if method.submodels is None else PartsOfModel(method.submodels, adapted.model)
         return MethodLearner(
             method,
             adapted.model,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -35,30 +35,17 @@ class JobInputs(NamedTuple):
     vectors: State
 
 
+@dataclass(eq=False)
 class JobResolver:
-    """Resolves the inputs of one method's jobs.
+    """Resolves the inputs of one method's jobs."""
 
-    ``depth`` is M, the model's number of blocks, ``initial`` the initial model x^0 ``[size]``.
-    """
-
-    def __init__(  # noqa: PLR0917  (a job is made of this many things)
-        self,
-        method: Method,
-        layout: Layout,
-        depth: int,
-        initial: Tensor,
-        data: ClientData,
-        parts: PartsOfModel | None = None,
-    ) -> None:
-        self._method = method
-        self._layout = layout
-        self._depth = depth
-        self._initial = initial
-        self._data = data
-        self._parts = parts
-        self._vectors = sorted(method.objective.vectors | method.rule.vectors)
-        self._completed: tuple[Tensor, Tensor, Tensor] | None = None
-        self._options: dict[tuple[int, int], LocalOptions] = {}
+    method: Method
+    layout: Layout
+    initial: Tensor  # the initial model x^0 [size]
+    data: ClientData
+    parts: PartsOfModel | None = None
+    _completed: tuple[Tensor, Tensor, Tensor] | None = None
+    _options: dict[tuple[int, int], LocalOptions] = field(default_factory=dict)
 
     def resolve(
         self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None
@@ -67,15 +54,16 @@ class JobResolver:
 
         ``state`` is that after ``job.previous``, ``front`` the model ``job.front`` ``[size]``, if there are any.
         """
-        method, layout = self._method, self._layout
-        if self._parts is not None:
+        method, layout = self.method, self.layout
+        vectors = method.objective.vectors | method.rule.vectors
+        if self.parts is not None:
             # Clients that train parts keep no state, receive no broadcasts and have no front blocks.
-            layout = self._parts.of(job.level).model.layout
-            received, state = Received(self._parts.taken(received.vector, job.level, job.round), {}), None
+            layout = self.parts.of(job.level).model.layout
+            received, state = Received(self.parts.taken(received.vector, job.level, job.round), {}), None
         start = self._start(job, received.vector, state, front)
         if layout.local:
             # A client that has not trained has the initial model's local part, which all clients share.
-            own = layout.local_part(self._initial) if state is None else state[OWN]
+            own = layout.local_part(self.initial) if state is None else state[OWN]
             start = layout.with_local_part(start, own)
         if method.state is not None and state is None:
             state = method.state.first(start, layout.parameter_count)
@@ -95,7 +83,7 @@ class JobResolver:
             alpha=job.alpha,
             start=start,
             frozen={name: self._whole(name, known[name], start, layout) for name in sorted(method.objective.frozen)},
-            vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
+            vectors={name: _first(known[name], layout.parameter_count) for name in sorted(vectors)},
             facts=self._facts(job.id.client, job.round),
             level=job.level,
         )
@@ -103,23 +91,24 @@ class JobResolver:
 
     def _options_for(self, layout: Layout, job: TrainingJob) -> LocalOptions:
         """The same object for all jobs that train the same part of the model."""
-        first = self._depth - job.alpha if self._method.objective.trains_last else 0
+        first = len(self.layout.block_names) - job.alpha if self.method.objective.trains_last else 0
         if (first, job.level) not in self._options:
-            self._options[first, job.level] = self._method.local.on(layout, first)
+            self._options[first, job.level] = self.method.local.on(layout, first)
         return self._options[first, job.level]
 
     def _start(self, job: TrainingJob, received: Tensor, state: State | None, front: Tensor | None) -> Tensor:
         """If only the last alpha blocks were received, those in front are the client's own."""
-        if job.alpha >= self._depth or self._method.objective.trains_last:
+        depth = len(self.layout.block_names)
+        if job.alpha >= depth or self.method.objective.trains_last:
             return received
-        if self._method.state is None or "previous" not in self._method.state.vectors:
+        if self.method.state is None or "previous" not in self.method.state.vectors:
             raise ValueError(
-                f"method '{self._method.label}' received {job.alpha} of {self._depth} blocks, "
+                f"method '{self.method.label}' received {job.alpha} of {depth} blocks, "
                 "but its clients keep no model to build on"
             )
         # A client that has never received a whole model has the initial one, which all clients share.
-        own = front if front is not None else self._initial if state is None else state["previous"]
-        return self._layout.splice(own, received, self._depth - job.alpha)
+        own = front if front is not None else self.initial if state is None else state["previous"]
+        return self.layout.splice(own, received, depth - job.alpha)
 
     def _whole(self, name: str, vector: Tensor, start: Tensor, layout: Layout) -> Tensor:
         """If it has only parameters, the local model's buffers are appended."""
@@ -136,12 +125,12 @@ class JobResolver:
         return self._completed[2]
 
     def _facts(self, client: int, round: int) -> dict[str, Tensor]:
-        names = self._method.objective.client
+        names = self.method.objective.client
         if not names:
             return {}
-        facts = dict(self._data.facts(client))
+        facts = dict(self.data.facts(client))
         if "round" in names:
-            facts["round"] = torch.tensor(round, device=self._initial.device)
+            facts["round"] = torch.tensor(round, device=self.initial.device)
         return {name: facts[name] for name in sorted(names)}
 
 

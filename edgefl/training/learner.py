@@ -70,7 +70,7 @@ class MethodLearner:
         self.data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
-        self._resolver = JobResolver(method, model.layout, model.depth, initial, data, parts)
+        self._resolver = JobResolver(method, model.layout, initial, data, parts)
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._distances = Distances(model.layout, initial)

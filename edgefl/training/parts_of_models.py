@@ -1,13 +1,13 @@
 """Training of parts of a model: from the whole model's vector to a part's and back, and an engine for each part."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.submodels import SubModel
-from edgefl.methods.recipe import Method
+from edgefl.methods.parts.submodels import SubModel, SubModels
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Layout
 from edgefl.training.engine_spec import Engine
@@ -15,19 +15,18 @@ from edgefl.training.job import Evaluation
 from edgefl.training.job_task import JobResult, JobTask
 
 
+@dataclass(eq=False)
 class PartsOfModel:
     """The parts of a model that the clients of a method train, by capacity level; built on first use."""
 
-    def __init__(self, method: Method, whole: BlockModel) -> None:
-        assert method.submodels is not None
-        self._submodels = method.submodels
-        self._whole = whole
-        self._parts: dict[int, SubModel] = {}
+    submodels: SubModels
+    whole: BlockModel
+    _parts: dict[int, SubModel] = field(default_factory=dict)
 
     def of(self, level: int) -> SubModel:
         """The part of a level."""
         if level not in self._parts:
-            self._parts[level] = self._submodels.part(self._whole, level)
+            self._parts[level] = self.submodels.part(self.whole, level)
         return self._parts[level]
 
     def places(self, level: int, round: int) -> Tensor:
@@ -61,29 +60,26 @@ def shares(trained: Iterable[Tensor], weights: Tensor, size: int) -> Tensor:
     return total
 
 
+@dataclass(eq=False)
 class EngineOfParts:
-    """An engine that trains each job with the engine of its part of the model, and evaluates whole models.
+    """An engine that trains each job with the engine of its part of the model, and evaluates whole models."""
 
-    ``engine_of`` makes the engine of a level's part; it is called once for each.
-    """
-
-    def __init__(self, whole: Engine, engine_of: Callable[[int], Engine]) -> None:
-        self._whole = whole
-        self._engine_of = engine_of
-        self._engines: dict[int, Engine] = {}
+    whole: Engine
+    engine_of: Callable[[int], Engine]  # makes the engine of a level's part; it is called once for each
+    _engines: dict[int, Engine] = field(default_factory=dict)
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         results: dict[int, JobResult] = {}
         for level in sorted({task.level for task in tasks}):
             places = [place for place, task in enumerate(tasks) if task.level == level]
             if level not in self._engines:
-                self._engines[level] = self._engine_of(level)
+                self._engines[level] = self.engine_of(level)
             trained = self._engines[level].train([tasks[place] for place in places])
             results.update(zip(places, trained, strict=True))
         return [results[place] for place in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        return self._whole.evaluate(vector, mode)
+        return self.whole.evaluate(vector, mode)
 
     def close(self) -> None:
         """Release the engines of the parts; the whole model's engine belongs to its maker."""

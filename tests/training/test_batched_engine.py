@@ -77,7 +77,7 @@ def both(entry, dtype):
     method, tasks = tasks_of(entry, dtype, (0, 1, 2, 5))
     data = Wide(TinyData(), dtype)
     model = method.objective.adapt(residual_model())
-    alone = SequentialEngine(model, data, CPU).train(tasks)
+    alone = SequentialEngine(model, data).train(tasks)
     return alone, BatchedEngine(model, data, CPU, 2).train(tasks)
 
 

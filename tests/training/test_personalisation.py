@@ -53,7 +53,7 @@ def train(world, calibration, method="fedavg", round=3):
             trained.extend(zip(tasks, (each.final for each in results), strict=True))
             return results
 
-    engine = Engine(model, jobs, torch.device("cpu"))
+    engine = Engine(model, jobs)
     built = build_method(method, LOCAL)
     personalised_metric(calibration, built, final, round, model=model, data=data, jobs=jobs, engine=engine, seed=0)
     return tuple(zip(*trained, strict=True))
@@ -122,7 +122,7 @@ def test_accuracies_are_those_of_each_clients_own_model_on_its_own_part(world):
     calibration = spec(lr=0.3)
     found = personalised_metric(
         calibration, build_method("fedavg", LOCAL), final, 3, model=model, data=data, jobs=jobs,
-        engine=SequentialEngine(model, jobs, torch.device("cpu")), seed=0,
+        engine=SequentialEngine(model, jobs), seed=0,
     )  # fmt: skip
     _, results = train(world, calibration)
     for client, result in enumerate(results):

@@ -74,7 +74,7 @@ class BatchedEngine:
         self._data = data
         self._device = device
         self._precision = precision
-        self._reference = SequentialEngine(model, data, device, precision)
+        self._reference = SequentialEngine(model, data, precision)
         self._width_given = width
         self._widths: list[tuple[tuple[object, ...], int]] = []  # of each kind of jobs that are stacked
         self._replay = Replay if replay is None and device.type == "cuda" else replay

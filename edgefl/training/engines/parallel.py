@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import cloudpickle
-import torch
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
@@ -70,7 +69,7 @@ class ParallelEngine:
         settled: float | None = SETTLED_SECONDS,
     ) -> None:
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
-        self._here = SequentialEngine(model, data, torch.device("cpu"), precision)
+        self._here = SequentialEngine(model, data, precision)
         self._pool: PoolTraining | None = None
         self._settled = settled if workers > 1 else None
         self._unsendable: list[object] = []

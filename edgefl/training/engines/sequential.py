@@ -1,7 +1,7 @@
 """The reference engine: clients one after another, each from the received to the final weights."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -109,27 +109,22 @@ def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, T
     return draw
 
 
+@dataclass(eq=False)
 class SequentialEngine:
     """Trains jobs in the given order, in the calling thread."""
 
-    def __init__(
-        self, model: BlockModel, data: ClientData, device: torch.device, precision: Precision = "float32"
-    ) -> None:
-        self._model = model
-        self._device = device
-        self._data = data
-        self._precision = precision
+    model: BlockModel
+    data: ClientData
+    precision: Precision = "float32"
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
+        return [train_job(task, self.model, self.data, precision=self.precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode), self._model.task)
+        return total(evaluate_batches(vector, self.data.evaluation(), self.model, self.data, mode), self.model.task)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
-ENGINES.register("sequential")(
-    EngineEntry(lambda given: SequentialEngine(given.model, given.data, given.device, given.precision))
-)
+ENGINES.register("sequential")(EngineEntry(lambda given: SequentialEngine(given.model, given.data, given.precision)))
