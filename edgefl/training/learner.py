@@ -310,7 +310,9 @@ class MethodLearner:
 
     def _inputs(self, job: TrainingJob) -> JobInputs:
         front = None if job.front is None else self._versions[job.front].vector
-        return self._resolver.resolve(job, self._versions[job.version], self._state_before(job), front)
+        before = None if self._method.state is None else job.previous
+        state = None if before is None else dict(self._states.kept[before])
+        return self._resolver.resolve(job, self._versions[job.version], state, front)
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
         needed: dict[JobId, TrainingJob] = {}
@@ -321,11 +323,6 @@ class MethodLearner:
                 before = job.previous if self._method.state is not None else None
                 job = None if before is None else self._waiting.get(before)
         return needed
-
-    def _state_before(self, job: TrainingJob) -> dict[str, Tensor] | None:
-        if self._method.state is None or job.previous is None:
-            return None
-        return dict(self._states.kept[job.previous])
 
     def _forget(self) -> None:
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
