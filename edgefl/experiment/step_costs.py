@@ -62,7 +62,7 @@ class StepCosts:
         With ``alpha`` 0 it is FedAvg's step, whose forward pass is that of an evaluation. ``level`` is the client's
         capacity level; see :class:`~edgefl.methods.parts.submodels.SubModels`. ``backend`` is that of its device.
         """
-        model = self._model if self.method.submodels is None else self._part_of(level)[1]
+        model = self._model if self.method.submodels is None else self.part_of(level)[1]
         method, blocks = (self.method, alpha) if alpha else (self._plain, model.model.depth)
         if backend != "cpu":
             backend = model.backend(method, blocks, backend)
@@ -79,11 +79,8 @@ class StepCosts:
             note_uncounted(cost.operators)
         return self.used[key]
 
-    def part_of(self, level: int) -> SubModel:
+    def part_of(self, level: int) -> tuple[SubModel, CostModel]:
         """Return the part of the model that clients of a capacity level train, for methods that have levels."""
-        return self._part_of(level)[0]
-
-    def _part_of(self, level: int) -> tuple[SubModel, CostModel]:
         assert self.method.submodels is not None
         if level not in self._levels:
             part = self.method.submodels.part(self.adapted_model(), level)

@@ -15,7 +15,7 @@ from edgefl.files import user_path
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.registry import PlugIns
-from edgefl.validation import shown, validated
+from edgefl.validation import as_validator, shown, validated
 from edgefl.yaml_file import read_yaml
 
 
@@ -65,11 +65,9 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
     return _named(text)
 
 
+@as_validator
 def _loaded(value: Any) -> Any:
-    try:
-        return load_profile(value) if isinstance(value, str) else value
-    except UserError as error:
-        raise ValueError(str(error)) from None
+    return load_profile(value) if isinstance(value, str) else value
 
 
 NamedProfile = Annotated[

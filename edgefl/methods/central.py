@@ -9,7 +9,6 @@ from pydantic import Field
 
 from edgefl.fleet import DeviceProfile, NamedProfile
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -50,7 +49,6 @@ METHODS.register("central")(
         summary="a baseline: a server trains on the data of all clients, and nothing is sent",
         paper="none",
         objective=OnAllData,
-        rule=Sgd,
         server=Mean(),
         payload=Nothing,
     )

@@ -13,9 +13,9 @@ from edgefl.methods.parts.payload import BASE, Downlink, Part
 from edgefl.network.topology import Node
 from edgefl.randomness import generator
 from edgefl.record.events import detail
-from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Life, Participation
 from edgefl.simulation.setup import RoundEvaluation
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.world import World
 from edgefl.training.job import JobId, TrainingJob
 
