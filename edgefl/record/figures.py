@@ -285,7 +285,7 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
     totals, data, metric = totals_of(rounds), result.written(), result.metric.metric
     for each in [each for each in QUANTITIES.values() if each.place and not each.whole]:
         has = each.of or totals.get(each.name) is not None
-        if has and (each.group != "blocks" or "blocks" in data):
+        if has and (not each.group or at(data, each.place) is not None):
             put(data, each.place, each.written(totals))
     if totals["rounds"] < result.rounds or result.stop.reason == "trained":  # else the last model, evaluated at the end
         known, averages = (column[np.isfinite(column)].tolist() for column in (rounds["metric"], rounds["metric_ema"]))
