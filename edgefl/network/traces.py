@@ -276,13 +276,13 @@ def _read(file: str, _stamp: tuple[int, int], form: str | TraceColumns, every: f
     if form == "mahimahi":
         return {"": read_mahimahi(file, every=every)}
     if form in SIX_COLUMNS:
-        return {"": _six_columns(_text(file))}
+        return {"": _six_columns(read_text(file, what="a trace"))}
     if form == "fedscale":
         kilobits = read_capacities(file, "communication")
         return {name: StepTrace([0.0], [1000.0 * rate], period=1.0) for name, rate in kilobits.items()}
     columns = PRESETS[form] if isinstance(form, str) else form
     numbered = all(map(str.isdigit, columns.read))
-    return read_table(csv_table(_text(file), numbered=numbered), columns)
+    return read_table(csv_table(read_text(file, what="a trace"), numbered=numbered), columns)
 
 
 def _scaled(trace: StepTrace, scale: float) -> StepTrace:
@@ -313,7 +313,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:
         raise UserError(f"expected an interval that is a multiple of 1 ms, found {every} s")
-    words = [line.strip() for line in _text(file).splitlines() if line.strip()]
+    words = [line.strip() for line in read_text(file, what="a trace").splitlines() if line.strip()]
     wrong = next((word for word in words if not re.fullmatch(r"[+-]?\d{1,15}", word, re.ASCII)), None)
     if wrong is not None:
         message = f"expected one whole millisecond of at most 15 digits a line, found {shown(wrong)}"
@@ -354,7 +354,3 @@ def _six_columns(text: str) -> StepTrace:
     if not starts:
         raise UserError("expected lines of six columns, found none")
     return StepTrace(starts, rates, period=passed / 1000.0)
-
-
-def _text(file: str | Path) -> str:
-    return read_text(file, what="a trace")

@@ -64,14 +64,12 @@ class ParallelEngine:
         data: ClientData,
         workers: int,  # number of concurrent jobs, at least 1
         precision: Precision = "float32",
-        *,
-        # seconds of training before worker processes start, unless some are ready already; None: never
-        settled: float | None = SETTLED_SECONDS,
     ) -> None:
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
         self._here = SequentialEngine(model, data, precision)
         self._pool: PoolTraining | None = None
-        self._settled = settled if workers > 1 else None
+        # seconds of training before worker processes start, unless some are ready already; None: never
+        self._settled = SETTLED_SECONDS if workers > 1 else None
         self._unsendable: list[object] = []
         self._seconds = 0.0
 
