@@ -78,7 +78,9 @@ def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
 
 
 def _user_error(problems: list[_Problem], file: str | None, field: str | None) -> UserError:
-    lines = list(dict.fromkeys((_dotted(field, problem), _sentence(problem)) for problem in _without_echoes(problems)))
+    root = [field] if field else []
+    found = ((".".join(map(str, [*root, *each.path])), _sentence(each)) for each in _without_echoes(problems))
+    lines = list(dict.fromkeys(found))
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
@@ -253,7 +255,3 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _dotted(root: str | None, problem: _Problem) -> str:
-    return ".".join([*([root] if root else []), *(str(name) for name in problem.path)])

@@ -171,10 +171,8 @@ def of_column(
             break
         lengths = values.value_lengths().unique().to_pylist()
         if len(lengths) > 1:
-            raise UserError(
-                f"expected lists of one length in '{name}', found lengths from {min(lengths)} to {max(lengths)}",
-                file=place,
-            )
+            message = f"expected lists of one length in '{name}', found lengths from {min(lengths)} to {max(lengths)}"
+            raise UserError(message, file=place)
         shape.append(lengths[0] if lengths else 0)
         values = values.flatten()
     if types.is_string(kind) or types.is_large_string(kind):

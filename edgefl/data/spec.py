@@ -213,25 +213,19 @@ def check_use(spec: DataSpec, known: Description) -> None:
     """
     skew = spec.feature_skew
     if skew is not None and known.kind not in skew.inputs:
-        raise UserError(
-            f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}",
-            field="feature_skew",
-        )
+        message = f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}"
+        raise UserError(message, field="feature_skew")
     if known.kind != "images":
         if spec.augment != "none":
-            raise UserError(
-                f"augment moves pixels, and these data are {known.kind}: expected none, found {spec.augment}",
-                field="augment",
-            )
+            message = f"augment moves pixels, and these data are {known.kind}: expected none, found {spec.augment}"
+            raise UserError(message, field="augment")
         if spec.normalise is not None:
             raise UserError(
                 f"normalise is for pixels, and these data are {known.kind}: expected null", field="normalise"
             )
     elif spec.normalise is not None and len(spec.normalise.mean) != known.shape[0]:
-        raise UserError(
-            f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}",
-            field="normalise",
-        )
+        message = f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}"
+        raise UserError(message, field="normalise")
 
 
 def data_set(value: Any) -> DataSpec:

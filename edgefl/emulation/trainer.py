@@ -4,8 +4,6 @@ A client of the scenario has the process only while it trains. The numbers that 
 come from its engine, so that they do not depend on time.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import select

@@ -49,9 +49,8 @@ class Section(Generic[Part]):
         options = {self.tag: value} if isinstance(value, str) else value
         noun = self.registry.noun
         if not isinstance(options, Mapping):
-            raise UserError(
-                f"expected {with_article(noun)} as a mapping with the key {self.tag}, found {shown(value)}", field=field
-            )
+            message = f"expected {with_article(noun)} as a mapping with the key {self.tag}, found {shown(value)}"
+            raise UserError(message, field=field)
         options = dict(options)
         try:
             name, part = part_of(self.registry, options, self.tag)

@@ -1,7 +1,5 @@
 """The metric of the final model on each client, and classifier calibration: its last block fitted to their data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -19,9 +17,9 @@ from edgefl.data.sharding import Integers, Shards
 from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Lr, Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
@@ -171,10 +169,10 @@ class MaskedSgd(Sgd):
 
     vectors: ClassVar[frozenset[str]] = frozenset({"trained"})
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
 
-    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: LocalOptions, lr: Lr) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         before = parameters.clone()  # the step overwrites them
         stepped = super().update(parameters, gradient, memory, options, lr)
         return stepped.where(memory["trained"] > 0, before)

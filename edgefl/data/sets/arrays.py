@@ -56,7 +56,6 @@ class Arrays(SplitData, OwnArrays):
         if isinstance(inputs, str) and inputs not in file.names:
             both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
             keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
-            raise UserError(
-                f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})", file=file.place
-            )
+            message = f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})"
+            raise UserError(message, file=file.place)
         return Raw.of(file, inputs, target, client or ("client" if "client" in file.names else None))

@@ -67,7 +67,5 @@ def _loaded(folder: Path) -> Any:
     try:
         return datasets.load_from_disk(str(folder.absolute()))
     except Exception as error:  # noqa: BLE001  (whatever the library raises for a wrong folder)
-        raise UserError(
-            f"expected a folder written by save_to_disk, found one that cannot be read ({in_words(error)})",
-            file=str(folder),
-        ) from None
+        message = f"expected a folder written by save_to_disk, found one that cannot be read ({in_words(error)})"
+        raise UserError(message, file=str(folder)) from None

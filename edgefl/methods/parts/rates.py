@@ -1,7 +1,5 @@
 """Learning rates that change over the rounds, or with every local step; a plain number does not change."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Annotated, Literal, Self, TypeVar

@@ -52,9 +52,8 @@ def connected() -> ModuleType:
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
         hint = "; if the cluster asks for a token (ray start does since 2.60), export RAY_AUTH_MODE=token"
-        raise UserError(
-            f"{where} cannot be used: {first_line(error)}{hint * bool(address)}", file="--engine ray"
-        ) from error
+        message = f"{where} cannot be used: {first_line(error)}{hint * bool(address)}"
+        raise UserError(message, file="--engine ray") from error
     finally:
         if in_charge:
             # Ray replaces the signal handler; restore the command's own one.
