@@ -55,10 +55,8 @@ def check_scenario(scenario: Scenario) -> None:
     if getattr(scenario.network.topology, "sharing", "wired") != "wired":
         raise UserError("expected wired: an emulation has no radio channels", field="network.topology.sharing")
     if scenario.training.bandwidth.name != "equal":
-        raise UserError(
-            f"expected equal: real connections share links as TCP does, found {scenario.training.bandwidth.name}",
-            field="training.bandwidth.kind",
-        )
+        message = f"expected equal: real connections share links as TCP does, found {scenario.training.bandwidth.name}"
+        raise UserError(message, field="training.bandwidth.kind")
     clients, network = scenario.data.clients, scenario.network
     if clients <= MOST_CLIENTS:
         fleet = assign(scenario.fleet, clients, scenario.seeds[0])

@@ -1,7 +1,5 @@
 """The setup of one run of an app."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import itertools
 import math

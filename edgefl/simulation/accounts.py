@@ -1,7 +1,5 @@
 """What a run has spent, as in the log; its budgets, its targets, and how it ends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import nearest
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import Bounds
 from edgefl.network.specs import redraw_rule
 from edgefl.options import Options, kind_or, of_kind
 from edgefl.randomness import generator
 from edgefl.units import Seconds, ShortSeconds
+from edgefl.validation import as_validator
 
 
 class MeasuredCost(Options):
@@ -48,12 +49,10 @@ def _range(value: Any) -> Any:
     return {"low": value, "high": value} if isinstance(value, int | float | str) else value
 
 
+@as_validator
 def _rounds(value: Any) -> Any:
     if isinstance(value, str):
-        try:
-            kind, amount = redraw_rule(value)
-        except UserError as error:
-            raise ValueError(str(error)) from None
+        kind, amount = redraw_rule(value)
         if kind != "rounds":
             raise ValueError(f"expected a number of rounds, '10 rounds', found '{value}'")
         return int(amount)
