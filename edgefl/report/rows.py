@@ -98,7 +98,10 @@ def named(runs: Sequence[RunResult]) -> dict[str, RunResult]:
     """The runs by unique names: their scenarios', the values that differ, the folders', or the paths."""
     own, *others = zip(*(run.names for run in runs), strict=True)
     numbered = [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
-    choices = (own, _names_by_values(runs), *others, numbered)
+    values = differing_values(runs)
+    few = values if 0 < len(values) <= MOST_PATHS else {"": [""] * len(runs)}
+    by_values = [", ".join(map("=".join, zip(few, each, strict=True))) for each in zip(*few.values(), strict=True)]
+    choices = (own, by_values, *others, numbered)
     return dict(zip(next(names for names in choices if len(set(names)) == len(runs)), runs, strict=True))
 
 
@@ -106,14 +109,6 @@ def named_methods(runs: Sequence[RunResult]) -> list[tuple[RunResult, str, str]]
     """Each method of each run: the run, the label, and its name, which begins with the run's if there are several."""
     names = [(name, run, label) for name, run in named(runs).items() for label in run.labels]
     return [(run, label, f"{name}: {label}" if len(runs) > 1 else label) for name, run, label in names]
-
-
-def _names_by_values(runs: Sequence[RunResult]) -> list[str]:
-    """Each run's values of the paths of the scenario that differ; empty texts if they are many."""
-    values = differing_values(runs)
-    if not 0 < len(values) <= MOST_PATHS:
-        return [""] * len(runs)
-    return [", ".join(map("=".join, zip(values, each, strict=True))) for each in zip(*values.values(), strict=True)]
 
 
 def differing_values(runs: Sequence[RunResult]) -> dict[str, list[str]]:
