@@ -91,7 +91,6 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _columns(made: Plan) -> list[Column]:
-    """A row for each method and device."""
     from edgefl.report.table import Column, figures, words
 
     rows = [(method, device) for method in made.methods for device in method.devices]
@@ -114,7 +113,6 @@ def _columns(made: Plan) -> list[Column]:
 
 
 def _notes(made: Plan) -> list[str]:
-    """A sentence about the rounds of each method, and what the reader must know."""
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     notes = [line for each in made.methods for line in _rounds(each)]
     counts = {each.rounds for each in made.methods}
@@ -215,8 +213,8 @@ def _print(found: Mapping[str, Any], metric: Metric) -> None:
             others = " for the other questions" * bool(method["answers"])
             notes.append(f"{label} needs training{others}: {method['needs_training']}.")
         for name, answer in method["answers"].items():
-            question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
-            rows.append([label, question, *_cells(name, answer, limits)])
+            asked = QUESTIONS[name].words if name in QUESTIONS else f"least {name.removeprefix('network.')}"
+            rows.append([label, asked, *_cells(name, answer, limits)])
     notes.append(
         "Found by bisection: every seed meets the condition at the factor, not 1 % beyond it. Nothing was trained; a "
         "larger model is assumed to reach the same metric."

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Literal, Self
 
 from filelock import FileLock, Timeout
@@ -123,9 +122,7 @@ class RunDirectory:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # The file of an interrupted run's lock stays: two processes that resume it must lock the same file.
         self._release(made=not self.opened)
 

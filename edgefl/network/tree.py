@@ -17,7 +17,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_json, read_text
 from edgefl.input_file import find_input
 from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology
@@ -155,10 +155,8 @@ def build_topology(
             raise UserError(f"unknown link '{name}'; {nearest(name, links)}")
     if isinstance(spec, FileTopology):
         graph = _read_graph(spec, len(link_of_client), folder)
-        try:
+        with locating(file=spec.file):
             return GraphLinks(graph, sharing=spec.sharing)
-        except UserError as error:
-            raise error.located(file=spec.file) from None
     latency_of = {name: spec.latency if link.latency is None else link.latency for name, link in links.items()}
     count = len(link_of_client)
     cells = spec.cells if isinstance(spec, CellsTopology) else 0

@@ -143,7 +143,7 @@ def _all(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: EarlyEnd, rounds: int) -> SchedulerFigures:
-    outcome = simulate_run(replace(setup, stop="rounds", optimum=known if known.why_not is None else None))
+    outcome = simulate_run(replace(setup, stop="rounds"), optimum=known if known.why_not is None else None)
     if outcome.fault is not None:
         raise outcome.fault
     ratios = [row.ratio_to_optimum for row in outcome.rows if not math.isnan(row.ratio_to_optimum)]

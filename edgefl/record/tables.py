@@ -1,7 +1,5 @@
 """Write and read the tables of run directories and sweeps: Parquet with typed columns, and units in their metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from edgefl.experiment import resume, run
-from edgefl.experiment.faults import NotWritten, RunsFailed
-from edgefl.experiment.one_run import Journal
+from edgefl.experiment import NotWritten, RunsFailed, resume, run
+from edgefl.experiment.journal import Journal
 from edgefl.hardware import cores
 from edgefl.rerun.verify import verify
 from edgefl.training.engines.parallel import ParallelEngine, PoolTraining

@@ -5,8 +5,6 @@ its checkpoint are made from what the finished run kept; with more seeds, the pr
 files replace those of the finished run, or join them, only when it is complete.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -18,7 +16,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
 from edgefl.experiment.directory import Finished, check_finished, lock, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
-from edgefl.experiment.one_run import Journal
+from edgefl.experiment.journal import Journal
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName
@@ -122,12 +120,6 @@ def _copy(finished: SeedPaths, longer: SeedPaths) -> int:
     return round
 
 
-def _rates(scenario: Scenario) -> list[object]:
-    """Where the rates of its methods are."""
-    built = [recipe_of(scenario, method) for method in scenario.methods]
-    return [(method.local, method.server) for method in built]
-
-
 def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
     """Check that the longer run only goes on where the former one ended, after ``rounds`` rounds."""
     before, after = resolve(former), resolve(longer)
@@ -135,11 +127,13 @@ def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
     training = {**after["training"], "rounds": former.training.rounds}
     same = {**after, "training": training, "budgets": before["budgets"], "stop": before["stop"]}
     reason = field = None
+    was, will = ([recipe_of(each, method) for method in each.methods] for each in (former, longer))
+    rates = [(method.local, method.server) for method in was] == [(method.local, method.server) for method in will]
     if same != before:
         reason = "a run that goes on keeps its scenario, except training.rounds, larger budgets and stop=rounds"
     elif longer.training.rounds < rounds:
         field, reason = "training.rounds", f"expected at least the {rounds} rounds of the finished run"
-    elif longer.training.rounds > former.training.rounds and _rates(longer) != _rates(former):
+    elif longer.training.rounds > former.training.rounds and not rates:
         field, reason = "training.rounds", "a learning rate ends at training.rounds: more rounds need a new run"
     elif any(limit < limits.get(kind, math.inf) for kind, limit in now.items()):
         field, reason = "budgets", "expected no smaller budgets than those of the finished run"
