@@ -224,7 +224,7 @@ class BlockModel(nn.Module):
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
-        at = {id(each): place for place, each in self.own.items()}
+        at = {id(each): (index, name) for index, block in enumerate(self.own) for name, each in block.items()}
         self._parts = [CalledPart(name, block, at) for name, block in self.blocks.items()]
         self._whole = None if self.module is None else CalledPart(self._parts[0].name, self.module, at)
         for layer in self.modules():
@@ -245,9 +245,12 @@ class BlockModel(nn.Module):
         return len(self._sequence)
 
     @property
-    def own(self) -> dict[tuple[int, str], Tensor]:
-        """The skeleton's own tensors, by block and name."""
-        return {(index, name): each for index, name, each, _ in grouped(self._sequence, self.module)}
+    def own(self) -> Weights:
+        """The skeleton's own tensors."""
+        blocks: Weights = tuple({} for _ in self._sequence)
+        for index, name, each, _ in grouped(self._sequence, self.module):
+            blocks[index][name] = each
+        return blocks
 
     @property
     def slimmable(self) -> bool:
