@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,6 +22,7 @@ from edgefl.errors import UserError, misspelt, nearest
 MAXIMUM_LINES = 5
 
 Model = TypeVar("Model", bound=BaseModel)
+Made = TypeVar("Made")
 
 
 def validated(
@@ -47,6 +49,19 @@ def validated(
         raise error.located(file=file, field=field) from None
 
 
+def as_validator(read: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    """A function that raises :class:`UserError` as a validator of pydantic, which adds the place of the value."""
+
+    @wraps(read)
+    def validator(value: Any) -> Made:
+        try:
+            return read(value)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    return validator
+
+
 def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
     """The first value that occurs a second time, and where; None if all are different.
 
@@ -63,7 +78,9 @@ def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
 
 
 def _user_error(problems: list[_Problem], file: str | None, field: str | None) -> UserError:
-    lines = list(dict.fromkeys((_dotted(field, problem), _sentence(problem)) for problem in _without_echoes(problems)))
+    root = [field] if field else []
+    found = ((".".join(map(str, [*root, *each.path])), _sentence(each)) for each in _without_echoes(problems))
+    lines = list(dict.fromkeys(found))
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
@@ -238,7 +255,3 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _dotted(root: str | None, problem: _Problem) -> str:
-    return ".".join([*([root] if root else []), *(str(name) for name in problem.path)])

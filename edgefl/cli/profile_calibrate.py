@@ -94,7 +94,6 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
 def _files(
     scenario: Scenario, base: DeviceProfile, found: Calibration, training: Predicted, *, source: str, rounds: int
 ) -> dict[str, str]:
-    """The text of each file by name."""
     from datetime import datetime
 
     from edgefl.profiling.calibration import link_data, profile_data, scenario_data

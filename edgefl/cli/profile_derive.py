@@ -1,7 +1,5 @@
 """``edgefl profile derive`` and ``guess``: the profile of a board from that of another one."""
 
-from __future__ import annotations
-
 from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import say
 from edgefl.cli.profile import Output, app, save_profile

@@ -87,9 +87,8 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
     whole = alpha is None or alpha == blocks
     received = blocks if alpha is None else alpha
     if not whole and not method.payload.sends_blocks:
-        raise UserError(
-            f"method '{method.label}' always sends the whole model: expected {blocks}, found {alpha}", field="alpha"
-        )
+        message = f"method '{method.label}' always sends the whole model: expected {blocks}, found {alpha}"
+        raise UserError(message, field="alpha")
     payload, codecs = method.payload, method.codecs
     sizes = encoded_sizes(codecs.down, model.layout)
     rounds = range(STEADY_ROUND, STEADY_ROUND + 1000)

@@ -1,7 +1,5 @@
 """The network of an emulated world: transfers that processes carry out over real links."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Hashable

@@ -11,12 +11,12 @@ import json
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,9 +30,7 @@ from edgefl.files import write_file
 from edgefl.record.events import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.training.job import Learner
-
-if TYPE_CHECKING:
-    from edgefl.training.learner import MethodLearner
+from edgefl.training.learner import MethodLearner
 
 CHECKPOINT_EVERY = 10
 """Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
@@ -60,7 +58,7 @@ class _Fresh(NamedTuple):
     version: int
 
 
-class Checkpoints:
+class Checkpoints(AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, written one at a time in a thread of their own while training continues.
 
     Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
@@ -102,10 +100,8 @@ class Checkpoints:
             tensors = {name: files[file][key] for name, (file, key) in found["tensors"].items()}
             return found["round"], tensors, found["facts"]
         except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
-            raise UserError(
-                f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start",
-                file=str(manifest),
-            ) from None
+            message = f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start"
+            raise UserError(message, file=str(manifest)) from None
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Start to write the state after ``round`` rounds; first wait until the previous checkpoint is complete.
@@ -156,12 +152,7 @@ class Checkpoints:
             if path.name not in kept:
                 path.unlink()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.finish()
         except Exception:
@@ -193,7 +184,7 @@ def _content(tensor: Tensor) -> tuple[object, ...]:
     return tensor.dtype, tuple(tensor.shape), sha256(numbers.data).digest()
 
 
-class ResumedLearner(Listener):
+class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):
     """A :class:`~edgefl.training.job.Learner` that trains with another one and writes checkpoints.
 
     A resumed run first repeats recorded rounds: up to the newest checkpoint, of round ``until``, answers come from the
@@ -242,12 +233,7 @@ class ResumedLearner(Listener):
         if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
             self._checkpoints.begin(row.round, *self._learner.snapshot())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._checkpoints.__exit__(kind, error, trace)
         if error is None and self._held is not None:
             raise LogDiffers(f"the run ends before round {self.until}, which has a checkpoint: it cannot be resumed")

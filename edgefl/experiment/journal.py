@@ -5,11 +5,10 @@ cut off. On resumption the world derives its rows again; the journal compares th
 appends the new ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +27,7 @@ class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
     """A re-executed run differs from the rows in its journal."""
 
 
-class Journal(Listener):
+class Journal(Listener, AbstractContextManager["Journal"]):
     """The journal of one run; use as a context manager."""
 
     def __init__(self, path: Path) -> None:
@@ -42,9 +41,6 @@ class Journal(Listener):
         self._ahead: Event | None = next(self._known, None)
         self._position = 0
         self._rows: list[Event] = []
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from edgefl.cost.measure import StepCost
+from edgefl.data.federated import FederatedData
 from edgefl.experiment.checkpoints import ResumedLearner
 from edgefl.experiment.final_models import FinalModels, kept_models_of
 from edgefl.experiment.journal import Journal
@@ -24,13 +25,10 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
 from edgefl.simulation.setup import Setup, Testbed
+from edgefl.training.core import TrainingCore
 from edgefl.training.faults import PartFault, blaming
 from edgefl.training.job import Learner
 from edgefl.training.neutral import NeutralLearner
-
-if TYPE_CHECKING:
-    from edgefl.data.federated import FederatedData
-    from edgefl.training.core import TrainingCore
 
 MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 """Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""

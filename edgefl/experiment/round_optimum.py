@@ -83,7 +83,7 @@ class LeastRoundSeconds:
         slow = self._slowdown.of(round)
         if self._setup.seconds is not None:
             return np.asarray(self._setup.seconds.of(round) * slow)
-        if not self._throttles:
+        if self._seconds is not None:
             return self._seconds * slow
         return np.array([work.pace(float(factor)).seconds for work, factor in zip(self._works, slow, strict=True)])
 
@@ -101,12 +101,10 @@ class LeastRoundSeconds:
         return np.array([each.fits for each in self._works])
 
     @cached_property
-    def _seconds(self) -> NDArray[np.float64]:
-        return np.array([each.seconds for each in self._works])
-
-    @cached_property
-    def _throttles(self) -> bool:
-        return any(each.cool_for < math.inf for each in self._works)
+    def _seconds(self) -> NDArray[np.float64] | None:
+        """Of every client without slowdowns; None if heat changes them."""
+        throttles = any(each.cool_for < math.inf for each in self._works)
+        return None if throttles else np.array([each.seconds for each in self._works])
 
 
 def optimum_of(scenario: Scenario, setup: Setup) -> LeastRoundSeconds | None:

@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData
 from edgefl.errors import EdgeflError, UserError
-from edgefl.experiment import longer
+from edgefl.experiment import extended_run
 from edgefl.experiment.directory import Choices, RunDirectory, check_finished
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.journal import LogDiffers
 from edgefl.experiment.one_run import MakeTestbed, OneRun
+from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs, world_for
 from edgefl.fleet.figure import value
@@ -32,13 +32,12 @@ from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import Overrides, of_engine
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.accelerator import room_for_data
+from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineWrapper, choose_device
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 from edgefl.wording import without_method
-
-if TYPE_CHECKING:
-    from edgefl.training.base import EngineWrapper
-    from edgefl.training.core import TrainingCore
 
 MOST_NEW_SEEDS = 1000
 """Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""
@@ -143,7 +142,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
     path = path.absolute()
     if not RunPaths(path).longer.exists():
         return _continue(RunDirectory(path, None), path, listeners, trust=trust)
-    with longer.locked(path):
+    with extended_run.locked(path):
         _finish_longer(path, listeners, trust=trust)
     return path
 
@@ -170,14 +169,14 @@ def go_on(
     """
     path = path.absolute()
     check_finished(path)
-    with longer.locked(path):
-        advice = longer.begin(path, changes, new_seeds, device, trust=trust)
+    with extended_run.locked(path):
+        advice = extended_run.begin(path, changes, new_seeds, device, trust=trust)
         for listener in listeners if advice else ():
             listener.advised(advice)
         try:
             _finish_longer(path, listeners, trust=trust)
         except UserError:
-            longer.forget(path)
+            extended_run.forget(path)
             raise
     return path
 
@@ -189,11 +188,11 @@ def _finish_longer(path: Path, listeners: Sequence[Listener], *, trust: bool) ->
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
         except LogDiffers:
             # The end of the finished run was foreseen, as where clients of the next rounds are picked in advance.
-            longer.restart(path)
+            extended_run.restart(path)
             for listener in listeners:
                 listener.advised("the end of the finished run changed its earlier rounds: it is trained from its start")
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
-    longer.adopt(path)
+    extended_run.adopt(path)
 
 
 def add_seeds(
@@ -326,12 +325,11 @@ class _ScenarioRuns(Runs):
                 self._costs[label].step(*key)
 
     def prepare(self, runs: int) -> None:
-        if self._choices.train and runs:
-            from edgefl.experiment.precision_advice import precision_advice
-
-            if (advice := precision_advice(self._chosen, self._choices.device)) is not None:
-                for listener in self.listeners:
-                    listener.advised(advice)
+        if not (self._choices.train and runs):
+            return
+        if (advice := precision_advice(self._chosen, self._choices.device)) is not None:
+            for listener in self.listeners:
+                listener.advised(advice)
 
     def run_seed(self, seed: int, labels: Sequence[str]) -> None:
         self._check_inputs()
@@ -373,17 +371,12 @@ class _ScenarioRuns(Runs):
         self.directory.read_inputs(self._inputs.now(trains=trains))
 
     def _load(self, seed: int) -> FederatedData:
-        from edgefl.training.accelerator import room_for_data
-        from edgefl.training.engine_spec import choose_device
-
         device = choose_device(self._choices.device)
         return data_of(self._chosen, seed, device, room_for_data(device))
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
             return nullcontext()
-        from edgefl.training.core import TrainingCore
-
         spec, engine = self._chosen.model.spec, self._chosen.training.engine
         attackers = Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
         return TrainingCore.of(data, spec, seed, engine=engine, wrapper=self._wrapper, attackers=attackers)

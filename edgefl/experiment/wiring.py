@@ -1,7 +1,5 @@
 """Build the setup of one run from a scenario: each section gives one part."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -207,7 +205,7 @@ def setup_of(
         sizes_up=sizes(model, method.codecs.up),
         sizes_plain=sizes(model, NoCodec()),
         base_bytes=model.base_bytes if model.lora is not None and model.lora.base_sent == "once" else 0,
-        level_sizes=[sizes(costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels],
+        level_sizes=[sizes(costs.part_of(level)[0].model, NoCodec()).of_model_with(model.depth) for level in levels],
         cost=cost or costs.step,
         samples=world.samples,
         learner=learner,

@@ -1,7 +1,5 @@
 """One message to a node and its reply in the simulated world: download, work, upload."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Callable, Sequence

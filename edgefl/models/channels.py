@@ -7,8 +7,6 @@ any way; only operators that mix channels in a way that no narrower network has 
 layer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

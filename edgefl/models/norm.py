@@ -27,9 +27,8 @@ def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
     if kind == "batch":
         return BatchNorm
     if least % groups:
-        raise UserError(
-            f"the model's numbers of channels are multiples of {least}, which {groups} does not divide", field="groups"
-        )
+        message = f"the model's numbers of channels are multiples of {least}, which {groups} does not divide"
+        raise UserError(message, field="groups")
     return lambda channels: GroupNorm(groups, channels)
 
 

@@ -168,10 +168,8 @@ def _checkpoint(module: nn.Module) -> None:
         if hasattr(module, name):
             getattr(module, name)(*options)
             return
-    raise UserError(
-        f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have",
-        field="checkpointing",
-    )
+    message = f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have"
+    raise UserError(message, field="checkpointing")
 
 
 def _train_only(module: nn.Module, patterns: Iterable[str], *, adapted: bool) -> None:

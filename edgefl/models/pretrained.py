@@ -100,9 +100,8 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"not a readable {path.suffix} file ({reason})", file=str(path)) from None
     others = [name for name, each in found.items() if not isinstance(each, Tensor)] if isinstance(found, dict) else [""]
     if others:
-        raise UserError(
-            f"expected a state dict, tensors by name, found something else at '{others[0]}'", file=str(path)
-        )
+        message = f"expected a state dict, tensors by name, found something else at '{others[0]}'"
+        raise UserError(message, file=str(path))
     return dict(found)
 
 

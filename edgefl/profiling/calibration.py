@@ -176,10 +176,8 @@ def _tcp_rates(transport: Transport, latency: float, bytes: Values, seconds: Val
     """Payload bit/s of new, repeated connections, by bisection: a faster path never makes a transfer slower."""
     assert transport.tcp is not None
     if transport.tcp.keep_alive > 0.0:
-        raise UserError(
-            "expected keep_alive: 0, because the log does not state which transfers found an open connection",
-            field="network.transport.keep_alive",
-        )
+        message = "expected keep_alive: 0, because the log does not state which transfers found an open connection"
+        raise UserError(message, field="network.transport.keep_alive")
     opening = Opening(transport.tcp.round_trips(repeated=True))
 
     def taken(rates: Values) -> Values:

@@ -123,10 +123,8 @@ def output_path(name: str | PathLike[str]) -> Path:
     if path.is_dir():
         raise UserError("expected a new or a plain file for the output, found a folder", file=str(path))
     if path.suffix.lower() in INPUT_ENDINGS:
-        raise UserError(
-            f"expected another ending: files that end in {path.suffix} are inputs, and no output replaces one",
-            file=str(path),
-        )
+        message = f"expected another ending: files that end in {path.suffix} are inputs, and no output replaces one"
+        raise UserError(message, file=str(path))
     if not path.parent.is_dir():
         raise UserError("cannot be written: its folder does not exist", file=str(path))
     real = path.resolve()

@@ -62,9 +62,8 @@ def figure_path(name: str | PathLike[str]) -> Path:
 
     known, form = FigureCanvasBase.get_supported_filetypes(), _form(path)
     if form not in known:
-        raise UserError(
-            f"cannot be written: expected one of the formats {', '.join(sorted(known))}, found '{form}'", file=str(path)
-        )
+        message = f"cannot be written: expected one of the formats {', '.join(sorted(known))}, found '{form}'"
+        raise UserError(message, file=str(path))
     return path
 
 

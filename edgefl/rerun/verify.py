@@ -113,7 +113,6 @@ def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summar
 def _broken(
     paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult, costs: StepCosts | None
 ) -> Iterator[str]:
-    """The errors of one run, as sentences."""
     try:
         record = record_of(paths, scenario, label, entry)
     except UserError as error:
@@ -149,7 +148,6 @@ def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, label: str, en
 
 
 def _is_trained(record: Record) -> bool:
-    """Whether a run was a run with training."""
     # A part may have failed before any training; then the log has the first model's digest.
     return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
 
@@ -166,8 +164,9 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
             if _is_trained(record):
                 known = recording_of(record.events)
                 entry = again.replayed(RecordedLearner(known, label, lambda name: NotTrained(known.untrained or name)))
-                if record.summary.metric.samples is not None:
-                    entry = _with_samples(entry, scenario)
+                if record.summary.metric.samples is not None and scenario.evaluation.split == "test":
+                    tested = {"samples": sum(scenario.data.describe().test)}  # that of held-out ones needs the data
+                    entry = entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
             else:
                 entry = again.timed()
         except UserError as error:
@@ -192,16 +191,7 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
     yield from _of_summary(record.summary.written(), entry.written())
 
 
-def _with_samples(entry: SeedResult, scenario: Scenario) -> SeedResult:
-    """The result with the number of test samples; without that of held-out ones, which needs the data."""
-    if scenario.evaluation.split != "test":
-        return entry
-    tested = {"samples": sum(scenario.data.describe().test)}
-    return entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
-
-
 def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:
-    """The entries of ``summary.json`` that do not follow from the scenario."""
     for name, value in derived.items():
         found, expected = recorded.get(name, value), value  # a run by an earlier build has fewer figures
         if isinstance(value, dict) and isinstance(found, dict):
@@ -212,7 +202,6 @@ def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[s
 
 
 def _final_model(record: Record, costs: StepCosts, file: Path) -> Iterator[str]:
-    """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
     digests = recording_of(record.events).digests
     if not digests or not file.is_file():
         return

@@ -97,10 +97,8 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
-            raise UserError(
-                f"the method '{name}' always sends the whole model and has no block scheduler; remove this key",
-                field=f"{field}.scheduler",
-            )
+            message = f"the method '{name}' always sends the whole model and has no block scheduler; remove this key"
+            raise UserError(message, field=f"{field}.scheduler")
         return ScenarioMethod(label, entry, python=data.get("python"))
     chosen = data.get("scheduler") or recipe.scheduler
     scheduler = SCHEDULER_SECTION.read(chosen, f"{field}.scheduler")
@@ -115,7 +113,6 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
 
 
 def _own_optimizer(section: Any) -> Any:
-    """The ``local.optimizer.python`` of a section."""
     for key in ("local", "optimizer", "python"):
         section = section.get(key) if isinstance(section, Mapping) else None
     return section
@@ -145,11 +142,6 @@ def _label(label: Any, field: str) -> str:
     if fault is not None:
         raise UserError(f"{fault}; found {shown(label)}", field=field)
     return str(label)
-
-
-def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
-    """The inverse of :func:`read_methods`."""
-    return [_written(method) for method in methods]
 
 
 def _written(method: ScenarioMethod) -> dict[str, Any]:
@@ -197,5 +189,5 @@ def _schema(name: str, recipe: Recipe) -> dict[str, Any]:
 Methods = Annotated[
     tuple[ScenarioMethod, ...],
     PlainValidator(read_methods, json_schema_input_type=Any),
-    PlainSerializer(write_methods, return_type=list[dict[str, Any]]),
+    PlainSerializer(lambda methods: [_written(each) for each in methods], return_type=list[dict[str, Any]]),
 ]

@@ -19,33 +19,23 @@ from edgefl.files import user_path
 from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.registry import Registry, part_of
-from edgefl.training.base import ENGINES
+from edgefl.training.engine_spec import ENGINES
 from edgefl.user_code import UserCode
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml
 
 Place = Named | Literal["root", "profile"]
 
-FILES: dict[str, Place] = {
-    "data.root": "root",
-    "network.topology.file": "file",
-    "network.links.*.*.file": "traces",
-    "network.links.*.*.python": "code",
-    "data.partition.file": "file",
-    "fleet.*.profile": "profile",
-    "fleet.*.availability.file": "file",
-    "figures.*.python": "code",
-    "flower.app": "root",
-    "methods.*.app": "root",
-    "methods.*.python": "code",
-    "methods.*.scheduler.python": "code",
-    "methods.*.profile": "profile",
-    "methods.*.local.optimizer.python": "code",
-    "protocol.python": "code",
-    "training.bandwidth.python": "code",
-    "training.local.optimizer.python": "code",
-    "training.selection.python": "code",
+_NAMING: dict[Place, str] = {
+    "root": "data.root flower.app methods.*.app",
+    "file": "network.topology.file data.partition.file fleet.*.availability.file",
+    "traces": "network.links.*.*.file",
+    "profile": "fleet.*.profile methods.*.profile",
+    "code": "network.links.*.*.python figures.*.python methods.*.python methods.*.scheduler.python protocol.python "
+    "methods.*.local.optimizer.python training.local.optimizer.python training.bandwidth.python "
+    "training.selection.python",
 }
+FILES = {path: what for what, paths in _NAMING.items() for path in paths.split()}
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
 own."""
 
@@ -281,9 +271,6 @@ def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
     if not name.isascii() or not name.isdigit() or int(name) >= len(container):
         last = len(container) - 1
         expected = f"an index from 0 to {last}" if container else "no item, because the list is empty"
-        raise UserError(
-            f"{place} is a list: expected {expected}, found {shown(name)}",
-            field=".".join(change.path),
-            file=change.origin,
-        )
+        message = f"{place} is a list: expected {expected}, found {shown(name)}"
+        raise UserError(message, field=".".join(change.path), file=change.origin)
     return int(name)

@@ -1,7 +1,5 @@
 """Options that earlier builds had: a scenario that sets one is refused by a sentence that names what replaces it."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError

@@ -1,7 +1,5 @@
 """The duration and cost of a client's local training on its device."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping

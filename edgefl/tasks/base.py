@@ -57,10 +57,8 @@ class Task(Component):
         try:
             number = self.labels(np.zeros(1, dtype=np.int64))
         except WrongAnswer:
-            raise UserError(
-                f"expected a task whose labels can be the numbers of classes, as in these data, found {self.kind}",
-                field="task",
-            ) from None
+            message = f"expected a task whose labels can be the numbers of classes, as in these data, found {self.kind}"
+            raise UserError(message, field="task") from None
         return self.outputs(number, classes)
 
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -124,9 +124,8 @@ class TransformersModel(OrdinaryModel):
         for name in self.args:
             if name not in _OF_TRANSFORMERS and (name.startswith("_") or not hasattr(plain, name)):
                 known = [each for each in plain.to_dict() if not each.startswith("_")]
-                raise UserError(
-                    f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}", field="args"
-                )
+                message = f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}"
+                raise UserError(message, field="args")
         options: dict[str, Any] = {"use_cache": False, "vocab_size" if self.head in _CAUSAL else "num_labels": classes}
         if self.head == "image_classification" and len(sample_shape) == 3:
             channels, height, width = sample_shape
@@ -158,10 +157,8 @@ class TransformersModel(OrdinaryModel):
         if not isinstance(found, dict):
             raise UserError("expected a mapping, as transformers writes it", file=str(path))
         if found.get("model_type", self.transformers) != self.transformers:
-            raise UserError(
-                f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'",
-                file=str(path),
-            )
+            message = f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'"
+            raise UserError(message, file=str(path))
         return found
 
 

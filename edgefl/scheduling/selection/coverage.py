@@ -1,6 +1,5 @@
 """Data-aware selection: cohorts that together have every class."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -8,12 +7,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 
 
-@dataclass(frozen=True)
-class CoverageSelector(Selector):
+class CoverageSelector(SeededSelector["Coverage"]):
     """Uniform among the cohorts that hold every class which any available client holds, by rejection.
 
     After ``tries`` unsuccessful draws the last one is repaired. One at a time, a client whose classes the others also
@@ -23,16 +21,13 @@ class CoverageSelector(Selector):
 
     reads: ClassVar[frozenset[str]] = frozenset({"label_support"})
 
-    seed: int
-    tries: int
-
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
         support = facts.label_support[available]
-        draws = generator(self.seed, "selection", round)
+        draws = generator(self._seed, "selection", round)
         reachable = int(support.any(axis=0).sum())
         places = np.arange(len(available))
         chosen = sample(draws, places, cohort)
-        for _ in range(self.tries - 1):
+        for _ in range(self._spec.tries - 1):
             if _covered(support, chosen) == reachable:
                 break
             chosen = sample(draws, places, cohort)
@@ -66,4 +61,4 @@ class Coverage(SelectorSpec):
     tries: int = Field(default=1000, ge=1, description="draws before the last one is repaired")
 
     def start(self, seed: int) -> CoverageSelector:
-        return CoverageSelector(seed, self.tries)
+        return CoverageSelector(seed, self)

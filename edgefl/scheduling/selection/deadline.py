@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -10,13 +9,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 from edgefl.units import ShortSeconds, at_most
 
 
-@dataclass(frozen=True)
-class DeadlineSelector(Selector):
+class DeadlineSelector(SeededSelector["Deadline"]):
     """FedCS's two steps (Nishio and Yonetani 2019, Protocol 2): query random clients, then pick greedily.
 
     Each step adds the client that lengthens the round least, as long as the round stays within the deadline. If no
@@ -25,12 +23,9 @@ class DeadlineSelector(Selector):
 
     reads: ClassVar[frozenset[str]] = frozenset({"foreseen"})
 
-    seed: int
-    spec: Deadline
-
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        number = max(cohort, int(self.spec.asked * cohort + 0.5))
-        asked = sample(generator(self.seed, "selection", round), available, number)
+        number = max(cohort, int(self._spec.asked * cohort + 0.5))
+        asked = sample(generator(self._seed, "selection", round), available, number)
         seconds = facts.foreseen(asked)
         ready, upload = seconds.download + seconds.compute, seconds.upload
         chosen: list[int] = []
@@ -39,18 +34,18 @@ class DeadlineSelector(Selector):
         while len(chosen) < cohort and left.any():
             after = np.where(left, self._after(elapsed, ready, upload), np.inf)
             best = int(after.argmin())
-            if not at_most(after[best], self.spec.deadline) and chosen:
+            if not at_most(after[best], self._spec.deadline) and chosen:
                 break
             chosen.append(best)
             left[best] = False
             elapsed = float(after[best])
-            if not at_most(elapsed, self.spec.deadline):
+            if not at_most(elapsed, self._spec.deadline):
                 break
         return np.sort(asked[chosen])
 
     def _after(self, elapsed: float, ready: NDArray[np.float64], upload: NDArray[np.float64]) -> NDArray[np.float64]:
         """When the round would end with each client added; in sequence, an upload waits for the uploads before it."""
-        if self.spec.uploads == "sequential":
+        if self._spec.uploads == "sequential":
             return np.asarray(np.maximum(elapsed, ready) + upload)
         return np.asarray(np.maximum(elapsed, ready + upload))
 

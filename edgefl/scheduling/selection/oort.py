@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectionFeedback, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 
 
-class OortSelector(Selector):
+class OortSelector(SeededSelector["Oort"]):
     """Oort (Lai et al., OSDI 2021, Alg. 1).
 
     A client's utility is its statistical utility n_k · loss, scaled to [0, 1] over the clients that were tried, plus
@@ -32,8 +32,7 @@ class OortSelector(Selector):
     reads: ClassVar[frozenset[str]] = frozenset({"loss", "samples", "seconds"})
 
     def __init__(self, seed: int, spec: Oort) -> None:
-        self._seed = seed
-        self._spec = spec
+        super().__init__(seed, spec)
         self._statistical: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
         self._last: dict[int, int] = {}

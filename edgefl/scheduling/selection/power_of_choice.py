@@ -11,11 +11,11 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectionFeedback, SelectorSpec
 from edgefl.scheduling.selection.oort import round_up
 
 
-class AskedLosses(Selector):
+class AskedLosses(SeededSelector["PowerOfChoice"]):
     """π_pow-d and π_cpow-d (Cho, Wang and Joshi, AISTATS 2022).
 
     A set of d candidates is drawn without replacement, a client k with the probability p_k, its share of all data.
@@ -27,10 +27,6 @@ class AskedLosses(Selector):
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "local_losses"})
-
-    def __init__(self, seed: int, spec: PowerOfChoice) -> None:
-        self._seed = seed
-        self._spec = spec
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
         sizes = facts.data_sizes[available]

@@ -1,12 +1,10 @@
 """Uniform selection."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectorSpec
 
 
 def sample(draws: np.random.Generator, available: NDArray[np.int64], cohort: int) -> NDArray[np.int64]:
@@ -20,14 +18,11 @@ def sample(draws: np.random.Generator, available: NDArray[np.int64], cohort: int
     return available[places]
 
 
-@dataclass(frozen=True)
-class UniformSelector(Selector):
+class UniformSelector(SeededSelector["Uniform"]):
     """Every set of ``cohort`` available clients is as likely as any other."""
 
-    seed: int
-
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        return sample(generator(self.seed, "selection", round), available, cohort)
+        return sample(generator(self._seed, "selection", round), available, cohort)
 
 
 @SELECTORS.register("uniform")
@@ -35,4 +30,4 @@ class Uniform(SelectorSpec):
     """Uniform without replacement (FedAvg's sampling)."""
 
     def start(self, seed: int) -> UniformSelector:
-        return UniformSelector(seed)
+        return UniformSelector(seed, self)

@@ -132,7 +132,6 @@ class RoundByRound(ABC):
             self.seconds = seconds if self.seconds is None else min(self.seconds, seconds)
 
     def _next_deadline(self, round: int) -> float | None:
-        """Seconds until the deadline of a round that begins now."""
         seconds = self._deadlines.seconds()
         if seconds is not None and self._deadlines.adaptive:
             self.world.decided(round, "deadline", READS, seconds=seconds)
