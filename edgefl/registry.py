@@ -36,7 +36,7 @@ from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, locati
 from edgefl.input_file import InputCode
 from edgefl.options import Options
 from edgefl.user_code import UserCode
-from edgefl.validation import shown, validated
+from edgefl.validation import as_validator, shown, validated
 from edgefl.wording import with_article
 
 Part = TypeVar("Part")
@@ -317,10 +317,7 @@ class OneOf:
         """A part of a plug-in or of a Python file; other values are unchanged."""
         if not isinstance(value, Mapping) or not (OWN in value or str(value.get("kind")) in self._parts.plug_ins):
             return value
-        try:
-            return validated(part_of(self._parts, value, "kind")[1], dict(value))
-        except UserError as error:
-            raise ValueError(str(error)) from None
+        return as_validator(lambda value: validated(part_of(self._parts, value, "kind")[1], dict(value)))(value)
 
     def _kind(self, value: Any) -> Any:
         name = value.get("kind", self._default) if isinstance(value, Mapping) else getattr(value, "kind", None)
@@ -360,7 +357,9 @@ def tagged(schema: Mapping[str, Any], tag: str, name: str, part: type[BaseModel]
 
 
 def chosen_part(parts: Registry[type[Model]], entry: Any) -> Model:
-    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`)."""
+    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`), or the part."""
+    if isinstance(entry, BaseModel):
+        return entry  # type: ignore[return-value]
     if not isinstance(entry, str | Mapping):
         raise UserError(
             f"expected the name of {with_article(parts.noun)} or a mapping with the key kind, found {shown(entry)}"

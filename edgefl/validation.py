@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,6 +22,7 @@ from edgefl.errors import UserError, misspelt, nearest
 MAXIMUM_LINES = 5
 
 Model = TypeVar("Model", bound=BaseModel)
+Made = TypeVar("Made")
 
 
 def validated(
@@ -45,6 +47,19 @@ def validated(
         raise _user_error(problems, file, field) from None
     except UserError as error:
         raise error.located(file=file, field=field) from None
+
+
+def as_validator(read: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    """A function that raises :class:`UserError` as a validator of pydantic, which adds the place of the value."""
+
+    @wraps(read)
+    def validator(value: Any) -> Made:
+        try:
+            return read(value)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    return validator
 
 
 def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:

@@ -1,7 +1,7 @@
 """Text for people: escapes, and the grammar of messages that are composed of parts."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
 Each = TypeVar("Each")
@@ -59,6 +59,11 @@ def without_method(message: str, label: str) -> str:
     'round 1, selection: KeyError: 3'
     """
     return message.removeprefix(f"method '{label}'").lstrip(", ")
+
+
+def span(counts: Collection[int]) -> str:
+    """The least and the largest count, as ``1–3``; one number if all are equal."""
+    return "–".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def grouped(pairs: Iterable[tuple[Key, Each]]) -> dict[Key, list[Each]]:

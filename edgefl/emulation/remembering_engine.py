@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from edgefl.models.layout import content_of
-from edgefl.training.base import Engine, EngineInputs, JobResult, JobTask
+from edgefl.training.engine_spec import Engine, EngineInputs
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.serialization import split
 
 

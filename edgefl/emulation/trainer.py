@@ -20,12 +20,12 @@ from edgefl.input_file import code_files
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.registry import build_model
 from edgefl.scenario import Scenario
-from edgefl.training.base import JobTask
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_inputs import ClientData
+from edgefl.training.job_task import JobTask
 from edgefl.user_code import allow
 
 WARM_UP_STEPS = 4

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
-from edgefl.experiment.directory import Finished, check_finished, runs_of, state_of
+from edgefl.experiment.directory import Finished, check_finished, lock, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.wiring import recipe_of
@@ -34,16 +32,12 @@ from edgefl.yaml_file import dump_yaml
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
     """Lock a finished run, so that no other process extends it."""
-    lock = FileLock(RunPaths(run).lock)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError("another process is working in this run directory", file=str(run)) from None
+    own = lock(run)
     try:
         yield
     finally:
         RunPaths(run).lock.unlink(missing_ok=True)
-        lock.release()
+        own.release()
 
 
 def begin(run: Path, changes: Overrides, seeds: int, device: DeviceName, *, trust: bool) -> str:
@@ -71,7 +65,7 @@ def begin(run: Path, changes: Overrides, seeds: int, device: DeviceName, *, trus
     kept: list[int] = []
     if state.choices.train and not seeds:
         kept = [_copy(paths.of(label, each.seed), longer.make(label, each.seed)) for label, each in runs_of(summary)]
-    write_file(longer.state, state.text())  # last: a folder without it is not resumed
+    state.write(longer.state)  # last: a folder without it is not resumed
     if seeds:
         return ""
     if not state.choices.train:

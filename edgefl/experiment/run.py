@@ -33,9 +33,8 @@ from edgefl.scenario.overrides import Overrides, of_engine
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
-from edgefl.training.base import EngineWrapper
 from edgefl.training.core import TrainingCore
-from edgefl.training.engine_spec import choose_device
+from edgefl.training.engine_spec import EngineWrapper, choose_device
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 from edgefl.wording import without_method

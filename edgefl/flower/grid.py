@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.errors import EdgeflError, UserError
 from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
 from edgefl.flower.messages import Metrics, Sent, Wire, copied_message, node_id_of
@@ -57,24 +57,21 @@ class AppRun:
         world: World,
         book: AppBook,
         *,
-        threads: ThreadScheduler,
         clients: Clients,
         metrics: Metrics,
         main: Callable[[], object],
-        error_in_words: Callable[[BaseException], str] = in_words,
+        error_in_words: Callable[[BaseException], str],
     ) -> None:
-        self.env, self.threads, self.wire = world.env, threads, Wire()
+        self.env, self.threads, self.wire = world.env, ThreadScheduler(world.env), Wire()
         self._world, self._book, self._clients = world, book, clients
         self._metrics, self._main, self._error_in_words = metrics, main, error_in_words
         self._round = self._sleeps = 0
         self._label: str | None = None
         self._trained = False
-        self._lives: list[Exchange] = []
-        self._all: list[Exchange] = []
+        self._all: list[Exchange] = []  # of this round, and those of earlier ones that were active when it began
         self._pulled: list[Exchange] = []
         self._active: list[Exchange] = []
-        self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)
-        self._busy: set[int] = set()
+        self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)  # each node handles the first one
 
     def run(self) -> Generator[simpy.Event, object, None]:
         world = self._world
@@ -82,7 +79,7 @@ class AppRun:
         self.threads.start("ServerApp", self._main)
         try:
             yield from self.threads.play()
-            if self._lives and not world.stopped.triggered:
+            if self._present() and not world.stopped.triggered:
                 self._close()
         except AppRaised as raised:
             error = raised.error
@@ -113,7 +110,7 @@ class AppRun:
         training = [message for _, message, _ in messages if _trains(message)]
         if training:
             label = _label(training[0])
-            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._lives)
+            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._present())
             begins = not outstanding if label is None else label != self._label
             self._label = label or self._label
             if begins:
@@ -121,12 +118,28 @@ class AppRun:
         if self._world.stopped.triggered:
             self.threads.end()
             return []
-        exchanges = [self._queued(*each) for each in messages]
+        exchanges = [
+            Exchange(
+                self._world,
+                self._clients,
+                self.wire,
+                client=client,
+                round=self._round,
+                message=message,
+                sent=sent,
+                on_left=self._left,
+            )
+            for client, message, sent in messages
+        ]
+        self._all += exchanges
+        self._active += exchanges
+        for each in exchanges:
+            self._queues[each.client].append(each)
         if exchanges:
-            clients = [each.client for each in exchanges]
-            self._world.decided(self._round, "selection", READS, clients=sorted(set(clients)))
-            for client in clients:
-                self._next(client)
+            self._world.decided(self._round, "selection", READS, clients=sorted({each.client for each in exchanges}))
+        for each in exchanges:
+            if self._queues[each.client][0] is each:
+                each.begin()
         return exchanges
 
     def pulled(self, exchanges: Sequence[Exchange]) -> None:
@@ -168,32 +181,16 @@ class AppRun:
             )
         self.threads.wait(self.env.timeout(seconds))
 
-    def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
-        exchange = Exchange(
-            self._world,
-            self._clients,
-            self.wire,
-            client=client,
-            round=self._round,
-            message=message,
-            sent=sent,
-            on_left=self._left,
-        )
-        self._lives.append(exchange)
-        self._all.append(exchange)
-        self._active.append(exchange)
-        self._queues[client].append(exchange)
-        return exchange
-
-    def _next(self, client: int) -> None:
-        if client not in self._busy and self._queues[client]:
-            self._busy.add(client)
-            self._queues[client].popleft().begin()
+    def _present(self) -> list[Exchange]:
+        """Those of this round."""
+        return [each for each in self._all if each.round == self._round]
 
     def _left(self, exchange: Exchange) -> None:
         self._active.remove(exchange)
-        self._busy.discard(exchange.client)
-        self._next(exchange.client)
+        queue = self._queues[exchange.client]
+        queue.popleft()
+        if queue:
+            queue[0].begin()
 
     def _begin_round(self) -> None:
         if self._trained:
@@ -208,17 +205,19 @@ class AppRun:
     def _close(self) -> None:
         arrived = sorted(self._pulled, key=lambda each: (each.client, each.job.id.dispatch))
         # A refusal belongs to the round in which it happens, which may be a later one than that of its message.
-        refused = [each for each in self._all if each.refused]
+        participants = [each for each in self._all if each.refused or each.round == self._round]
         self._all = [each for each in self._all if each in self._active and not each.refused]
-        lives = [each for each in self._lives if not each.refused]
-        self._lives, self._pulled = [], []
-        self._book.close(self._round, [*lives, *refused], arrived)
+        self._pulled = []
+        self._book.close(self._round, participants, arrived)
 
 
 class VirtualGrid:
-    """Implements ``flwr.serverapp.Grid``; :func:`virtual_grid` makes it a subclass of it."""
+    """Implements ``flwr.serverapp.Grid``, as which ``isinstance`` accepts it."""
 
     def __init__(self, world: World, app_run: AppRun, run: Any) -> None:
+        from flwr.serverapp import Grid
+
+        Grid.register(type(self))
         self._world, self._app_run, self._threads, self._run = world, app_run, app_run.threads, run
         self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
         self._nodes = list(self._clients)
@@ -334,14 +333,6 @@ class VirtualGrid:
                     field="flower.app",
                 )
             )
-
-
-def virtual_grid(world: World, app_run: AppRun, run: Any) -> VirtualGrid:
-    """The grid, which ``isinstance(grid, flwr.serverapp.Grid)`` accepts."""
-    from flwr.serverapp import Grid
-
-    Grid.register(VirtualGrid)
-    return VirtualGrid(world, app_run, run)
 
 
 def _trains(message: Any) -> bool:

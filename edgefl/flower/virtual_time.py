@@ -162,18 +162,16 @@ def seeded(seed: int, purpose: str, *ids: int | str) -> Iterator[None]:
     ...     one == random.random()
     True
     """
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002  (apps use it)
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002  (apps use it)
     # PyTorch seeds its GPU generators, too; without a GPU in use there are no states to keep.
-    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)  # type: ignore[no-untyped-call]
     number = integer_seed(seed, purpose, *ids)
-    random.seed(number)
-    np.random.seed(number % 2**32)  # noqa: NPY002
-    torch.manual_seed(number)
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        torch.set_rng_state(before[2])
-        if gpus:
-            torch.cuda.set_rng_state_all(gpus)
+    with torch.random.fork_rng(gpus):
+        random.seed(number)
+        np.random.seed(number % 2**32)  # noqa: NPY002
+        torch.manual_seed(number)
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_step import LocalRule, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.server import (
     SERVER_UPDATES,
@@ -62,16 +62,14 @@ class FedAdcRule(LocalRule):
             memory["fresh"] = torch.ones_like(received[..., :1])
         return memory
 
-    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float | Tensor) -> Tensor:
+    def point(self, parameters: Tensor, memory: State, lr: Lr) -> Tensor:
         if self.variant != "red":
             return parameters
         if isinstance(lr, Tensor):
             return parameters.addcmul(memory["pull"], lr, value=-1)
         return parameters.sub(memory["pull"], alpha=lr)
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         """Steps from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
         start = self.point(parameters, memory, lr)
         step = direction(start, gradient, options)

@@ -7,35 +7,27 @@
 4. The client returns its whole local model; the server takes the mean.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
-from edgefl.methods.parts.distillation import path_loss
-from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.distillation import HybridPaths
+from edgefl.methods.parts.objective import Batch, Context, Loss
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
 
-class FedBR(Objective):
+class FedBR(HybridPaths):
     """Block-wise regularisation and distillation (Liu et al. 2023, Eqs. 15-18).
 
     A client that received the whole model (α = M) trains all M-1 hybrid paths, which is FedMLB when its first block is
     current. The local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
     """
-
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
-
-    lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
-    lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
-    temperature: float = Field(default=1.0, gt=0, description="temperature δ of the divergence")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         model, received = context.model, context.frozen["received"]
@@ -46,15 +38,7 @@ class FedBR(Objective):
                 model.apply_blocks(received, taps[model.depth - j - 1], start=model.depth - j)
                 for j in range(1, paths + 1)
             ]
-        return path_loss(
-            taps[-1],
-            hybrids,
-            batch.labels,
-            lambda_1=self.lambda_1,
-            lambda_2=self.lambda_2,
-            temperature=self.temperature,
-            divisor=max(1, paths),
-        )
+        return self.path_loss(taps[-1], hybrids, batch.labels, divisor=max(1, paths))
 
 
 class BlocksPayload(Payload):
@@ -133,7 +117,6 @@ METHODS.register("fedbr")(
         summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
         paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
         objective=FedBR,
-        rule=Sgd,
         server=Mean(),
         payload=BlocksPayload,
         # Blocks that are not sent are the client's own, from the end of its last participation.

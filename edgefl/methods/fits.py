@@ -1,16 +1,14 @@
-"""What fits with what: what parts need, and what else in a scenario takes it away.
+"""What parts need, what else in a scenario takes it away, and the check that they fit.
 
 A part declares its needs, names of :data:`NEEDS`. A protocol, codec, model, network or another part of the method
 *takes* some of them: it gives the reason for each. A part fits if nothing takes one of its needs. docs/methods.md
-contains the table of all methods, which docs/site/fit_matrix.py generates from here.
+contains the table of all methods, which docs/site/fit_matrix.py generates from the parts.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Layout
 
 Need = Literal[
     "each update", "plain sum", "own start", "rounds", "deadline", "whole model", "one size", "server start",
@@ -55,7 +53,7 @@ Takes = Mapping[Need, str]
 """For each need that something takes away, the reason, and what to write instead."""
 
 
-class Part(NamedTuple):
+class Requirement(NamedTuple):
     """What needs something: its name in sentences, its needs, and its field in a method's entry."""
 
     name: str
@@ -69,15 +67,15 @@ class Misfit(UserError):  # noqa: N818  (what it is)
     need: Need
 
 
-def missing(part: Part, takes: Takes) -> Need | None:
+def missing(part: Requirement, takes: Takes) -> Need | None:
     """The first need of a part, in the order of :data:`NEEDS`, that is taken."""
     return next((need for need in NEEDS if need in part.needs and need in takes), None)
 
 
-def check(parts: Iterable[Part], *taking: Takes) -> None:
+def check(parts: Iterable[Requirement], *taking: Takes) -> None:
     """Check that all parts fit.
 
-    >>> check([Part("FedBR", frozenset({"blocks"}))], {"blocks": "this model is one block"})
+    >>> check([Requirement("FedBR", frozenset({"blocks"}))], {"blocks": "this model is one block"})
     Traceback (most recent call last):
     edgefl.methods.fits.Misfit: FedBR needs a model of several blocks, and this model is one block
     """
@@ -87,27 +85,3 @@ def check(parts: Iterable[Part], *taking: Takes) -> None:
                 error = Misfit(f"{part.name} needs {NEEDS[need]}, and {takes[need]}", field=part.field)
                 error.need = need
                 raise error
-
-
-def taken_by_model(model: BlockModel) -> dict[Need, str]:
-    """What a model and its task do not have."""
-    task, whole = model.task, f": {model.whole}" if model.whole else ""
-    several = len(task.output_shape(model.classes, model.sample_shape)) > 1
-    lacking: dict[Need, tuple[bool, str]] = {
-        "classes": (not task.classes, f"task '{task.kind}' has none; expected task: classification"),
-        "features": (several, f"task '{task.kind}' has one for each place"),
-        "images": (len(model.sample_shape) != 3, f"this model takes inputs of the shape {list(model.sample_shape)}"),
-        "blocks": (model.depth < 2, f"this model is one block{whole}"),
-        "depths": (model.depth < 3, f"this model has {model.depth}{whole}"),
-        "widths": (not model.slimmable, "this model's cannot; use a model of edgefl (edgefl models)"),
-        "residual blocks": (not model.residual_count, "this model has none; use a resnet"),
-    }
-    return {need: reason for need, (lacks, reason) in lacking.items() if lacks}
-
-
-def taken_by_layout(layout: Layout) -> dict[Need, str]:
-    """What clients take that keep a part of a model for themselves."""
-    takes: dict[Need, str] = {"shared model": "clients keep a part of this model"} if layout.local else {}
-    if layout.local_parameters:
-        takes["whole model"] = "clients keep some of this model's for themselves; expected only buffers in `local`"
-    return takes

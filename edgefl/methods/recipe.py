@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.fits import Need, Part
+from edgefl.methods.fits import Need, Requirement
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule
+from edgefl.methods.parts.local_step import LocalRule, Sgd
 from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.payload import Payload
 from edgefl.methods.parts.server import ServerUpdate, Weighting
@@ -25,8 +25,8 @@ class Recipe:
     paper: str  # the paper that defines it, with equation or algorithm
     # objective, rule, payload: classes whose fields are the method's options in a scenario
     objective: type[Objective]
-    rule: type[LocalRule]
     server: ServerUpdate  # the default server update; a scenario may choose another one that fits
+    rule: type[LocalRule] = Sgd  # Sgd: the scenario's local.optimizer
     payload: type[Payload] = Payload
     state: ClientState | None = None  # the client state, or None for stateless clients
     weighting: Weighting = "samples"
@@ -74,33 +74,33 @@ class Method:
     submodels: SubModels | None = None
     chosen_rule: bool = True  # the rule is local.optimizer, not the method's own
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Requirement]:
         """Its parts with their needs; each class declares its own as ``needs``."""
         label, server = f"method '{self.label}'", self.server
         controls: set[Need] = {"whole model"} if server.broadcasts or server.client_state() is not None else set()
         controls |= {"server start"} if server.client_state() is not None else set()
         own_rule: set[Need] = set() if self.chosen_rule else {"sgd"}
         parts = [
-            Part(type(self.objective).__name__, self.objective.needs),
-            Part(f"the local rule of {label}", self.rule.needs | own_rule, "local"),
-            Part(f"server update '{server.registered_name}'", server.needs | controls, "server"),
-            Part(f"the payload of {label}", self.payload.needs),
+            Requirement(type(self.objective).__name__, self.objective.needs),
+            Requirement(f"the local rule of {label}", self.rule.needs | own_rule, "local"),
+            Requirement(f"server update '{server.registered_name}'", server.needs | controls, "server"),
+            Requirement(f"the payload of {label}", self.payload.needs),
         ]
         if server.reads:
             alike: tuple[Need, ...] = "each update", "whole model", "one size", "server start", "exact uplink"
             needs = frozenset[Need]({*alike, "plain traffic"})
-            parts.insert(0, Part("the average of the optimizers' states", needs, "local.optimizer"))
+            parts.insert(0, Requirement("the average of the optimizers' states", needs, "local.optimizer"))
         if self.submodels is not None:
-            parts.append(Part(f"training at several capacities in {label}", self.submodels.needs))
+            parts.append(Requirement(f"training at several capacities in {label}", self.submodels.needs))
         if self.objective.trains_last:
-            parts.append(Part(f"training of the last blocks in {label}", frozenset({"plain traffic"}), "codec"))
+            parts.append(Requirement(f"training of the last blocks in {label}", frozenset({"plain traffic"}), "codec"))
         if self.overlap:
-            parts.append(Part("overlap", frozenset({"early cohort"}), "overlap"))
+            parts.append(Requirement("overlap", frozenset({"early cohort"}), "overlap"))
         if self.local.common_finish is not None:
             finish = frozenset[Need]({"rounds", "step seconds"})
-            parts.append(Part(f"the common finish of {label}", finish, "local.common_finish"))
+            parts.append(Requirement(f"the common finish of {label}", finish, "local.common_finish"))
         if self.state is not None or self.payload.sends_blocks:
-            parts.append(Part(f"what clients of {label} keep", frozenset({"one size"})))
+            parts.append(Requirement(f"what clients of {label} keep", frozenset({"one size"})))
         return parts
 
     def takes(self) -> dict[Need, str]:

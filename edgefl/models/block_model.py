@@ -62,10 +62,13 @@ def given_at(place: Place, tensors: Mapping[str, Tensor]) -> Tensor | None:
 
 
 class CalledPart:
-    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``."""
+    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``.
 
-    def __init__(self, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
-        self.module = module
+    ``name`` is that of the block that gets its input.
+    """
+
+    def __init__(self, name: str, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
+        self.name, self.module = name, module
         self.places: list[Place] = []
         for layer in module.modules():
             kind: Kind | None = None
@@ -136,17 +139,13 @@ class BlockModel(nn.Module):
             what is trained, with the names that it has without adapters.
         fresh: makes the ordinary module again, with the values that its layers draw with a seed; by default values are
             drawn by the kinds of the layers.
-        copied: names of blocks that write to their input in place, which therefore get a copy of it.
         random: True if its layers draw random numbers.
         recomputes: True if a backward pass calls layers again (activation checkpointing).
         unused: see :class:`~edgefl.models.layout.Layout`.
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
-        pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         reshapes: True if its layers view tensors whose order in memory does not allow it.
-        local: names ``block.tensor`` of the tensors that each client keeps for itself.
-        numbers: False if its large tensors have shapes only, on the device ``meta``.
         lora: the adapters that are trained in place of its frozen weights, if it has any.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
@@ -162,27 +161,29 @@ class BlockModel(nn.Module):
         module: nn.Module | None = None,
         names: Names = "blocks",
         fresh: Callable[[int], nn.Module] | None = None,
-        copied: frozenset[str] = frozenset(),
         random: bool = False,
         recomputes: bool = False,
         unused: Collection[str] = (),
         whole: str | None = None,
         tokens: int | None = None,
-        pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
-        local: Collection[str] = (),
         input_type: torch.dtype = torch.float32,
         reshapes: bool = False,
-        task: Task | None = None,
-        numbers: bool = True,
         lora: Lora | None = None,
     ) -> None:
         super().__init__()
         self.sample_shape, self.classes, self.align_block = sample_shape, classes, align_block
-        self.input_type, self.tokens, self.task = input_type, tokens, task or Classification()
-        self.random, self.recomputes, self.reshapes, self.copied = random, recomputes, reshapes, copied
-        self.names, self.whole, self.fresh, self.pretrained = names, whole, fresh, pretrained
-        self.numbers, self.lora = numbers, lora
-        self.local, self.unused = frozenset(local), frozenset(unused)
+        self.input_type, self.tokens, self.lora = input_type, tokens, lora
+        self.random, self.recomputes, self.reshapes = random, recomputes, reshapes
+        self.names, self.whole, self.fresh, self.unused = names, whole, fresh, frozenset(unused)
+        self.task: Task = Classification()
+        self.copied = frozenset[str]()
+        """Names of blocks that write to their input in place, which therefore get a copy of it."""
+        self.pretrained: Mapping[str, Mapping[str, Tensor]] | None = None
+        """Values by block and name that replace the initial ones; ``None``: not read yet."""
+        self.local = frozenset[str]()
+        """Names ``block.tensor`` of the tensors that each client keeps for itself."""
+        self.numbers = True
+        """False if its large tensors have shapes only, on the device ``meta``."""
         self.new = frozenset[str]()
         """Blocks that a method added to those of the module."""
         self._split_into(blocks, module)
@@ -223,9 +224,9 @@ class BlockModel(nn.Module):
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
-        at = {id(each): (index, name) for index, name, each, _ in grouped(self._sequence, self.module)}
-        self._parts = [CalledPart(block, at) for block in self._sequence]
-        self._whole = None if self.module is None else CalledPart(self.module, at)
+        at = {id(each): place for place, each in self.own.items()}
+        self._parts = [CalledPart(name, block, at) for name, block in self.blocks.items()]
+        self._whole = None if self.module is None else CalledPart(self._parts[0].name, self.module, at)
         for layer in self.modules():
             layer.training &= FROZEN not in layer.__dict__
         others = (each for part in self._parts for each in part.module.modules() if FROZEN not in each.__dict__)
@@ -244,13 +245,18 @@ class BlockModel(nn.Module):
         return len(self._sequence)
 
     @property
+    def own(self) -> dict[tuple[int, str], Tensor]:
+        """The skeleton's own tensors, by block and name."""
+        return {(index, name): each for index, name, each, _ in grouped(self._sequence, self.module)}
+
+    @property
     def slimmable(self) -> bool:
         """True if its layers can run at a smaller width."""
         return any(isinstance(module, Conv2d | Linear) for module in self.blocks.modules())
 
-    def inputs(self, batch: int, device: str | torch.device = "cpu") -> Tensor:
+    def inputs(self, batch: int) -> Tensor:
         """Inputs of the right shape and type, all zero."""
-        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
+        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device="cpu")
 
     def calls(self) -> AbstractContextManager[object]:
         """The context in which it can be called outside of a count: without numbers if it has none."""
@@ -290,7 +296,7 @@ class BlockModel(nn.Module):
             if mode().ensemble:
                 return torch.stack(self.exits(weights, inputs)).mean(dim=0)
             if self._whole is not None:
-                return self._called(self._whole, weights, inputs, copies=self.layout.block_names[0] in self.copied)
+                return self._called(self._whole, weights, inputs)
         for index in range(start, self.depth if stop is None else stop):
             inputs = self._block(index, weights, inputs)
         return inputs
@@ -312,10 +318,9 @@ class BlockModel(nn.Module):
     def _block(self, index: int, weights: Weights, inputs: Tensor) -> Tensor:
         track = mode().track and not isinstance(weights[index], Frozen)
         with nullcontext() if track is mode().track else using(track=False):
-            copies = self.layout.block_names[index] in self.copied
-            return self._called(self._parts[index], weights, inputs, copies=copies)
+            return self._called(self._parts[index], weights, inputs)
 
-    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor, *, copies: bool) -> Tensor:
+    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor) -> Tensor:
         """The output of a module with its tensors temporarily replaced by these.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
@@ -325,7 +330,7 @@ class BlockModel(nn.Module):
         """
         now, before = mode(), self._marker.training
         self._switch(now.training)
-        if copies:
+        if part.name in self.copied:
             inputs = inputs.clone()
         held, again = self._held if torch.is_grad_enabled() else None, self.recomputes and torch.is_grad_enabled()
         if again and (held is None or (held and held[-1][1] is not weights)):
@@ -394,20 +399,17 @@ class BlockModel(nn.Module):
         finally:
             self._whole.put_back(own)
 
-    def hold_constants(self, device: torch.device) -> None:
-        """Copy the skeleton's constants to a device, so that no call has to."""
-        for place in self._places_of_constants():
-            self.constant(place.held[place.key], device)
-
-    def _places_of_constants(self) -> Iterator[Place]:
+    def constants(self) -> Iterator[tuple[Tensor, bool]]:
+        """The skeleton's constants; True for a frozen parameter."""
         for part in [*self._parts, *([] if self._whole is None else [self._whole])]:
-            yield from (place for place in part.places if place.at is None and place.kind is None)
+            for place in part.places:
+                if place.at is None and place.kind is None:
+                    yield place.held[place.key], place.held is place.layer._parameters
 
     def frozen_base(self) -> list[Tensor]:
         """The frozen parameters of a model with adapters; none of others."""
-        places = [] if self.lora is None else self._places_of_constants()
-        frozen = [place.held[place.key] for place in places if place.held is place.layer._parameters]
-        return list({id(each): each for each in frozen}.values())
+        constants = () if self.lora is None else self.constants()
+        return list({id(each): each for each, is_parameter in constants if is_parameter}.values())
 
     @property
     def base_bytes(self) -> int:

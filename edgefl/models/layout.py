@@ -245,16 +245,16 @@ class Layout:
         for entries, offset in ((self.parameters, 0), (self.buffers, self.parameter_count)):
             for entry in entries:
                 if entry.block >= first:
-                    place = slice(offset + entry.start, offset + entry.start + entry.numel)
+                    place = self._place(entry, offset)
                     result[..., place] = tail[..., place]
         return result
 
     def with_local_part(self, model: Tensor, own: Tensor) -> Tensor:
         """A copy of a model ``[size]`` with other local tensors, one after another in ``own``."""
-        result, start = model.clone(), 0
-        for place in self.local:
-            result[place] = own[start : start + place.stop - place.start]
-            start += place.stop - place.start
+        result = model.clone()
+        sizes = [place.stop - place.start for place in self.local]
+        for place, tensor in zip(self.local, torch.split_with_sizes(own, sizes), strict=True):
+            result[place] = tensor
         return result
 
     def local_part(self, model: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from traceback import walk_stack
@@ -16,14 +16,14 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError, first_line, one_line
-from edgefl.models.block_model import BlockModel, Names
+from edgefl.models.block_model import BlockModel
 from edgefl.models.channels import layer_in
 from edgefl.models.comparison import difference, drawn_inputs
 from edgefl.models.fake import as_float32, draws_globally, numberless
 from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.module_state import HOOKS, attributes_of, check_tensors, mark_remade, settle, words_of
+from edgefl.models.module_state import HOOKS, attributes_of, check_attributes, check_tensors, mark_remade, words_of
 from edgefl.models.norm import is_refusal
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions, backward_of
@@ -90,24 +90,25 @@ class OrdinaryModel(ModelSpec):
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
         fresh = partial(self._drawn, sample_shape=sample_shape, classes=classes)
-        module, checked = fresh(0), not numberless()
-        twin = fresh(0) if checked else None
-        before = dict(attributes_of(module))
+        module, twin, checked = fresh(0), fresh(0), not numberless()
+        before = dict(attributes_of(twin))
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        samples, facts = _called(module, twin, sample_shape, expected, types)
+        facts = _called(twin, sample_shape, expected, types)
+        samples = facts.pop("samples")
         inputs = drawn_inputs((samples, *sample_shape), facts["input_type"], facts["tokens"])
-        if twin is None:
-            mark_remade(module, module, before)
-        else:
-            settle(module, twin, inputs, reshapes=facts["reshapes"])
-        _check_adapters(facts["unused"])
+        if checked:
+            check_attributes(twin, inputs, reshapes=facts["reshapes"])
+        mark_remade(module, twin, before, checked=checked)
+        if adapters := sorted(name for name in facts["unused"] if ".lora_" in name):
+            layer = adapters[0].partition(".lora_")[0]
+            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
         state = without_adapters(module.state_dict(keep_vars=True))
 
         def of(blocks: Mapping[str, nn.Module], whole: str | None) -> BlockModel:
-            names: Names = "module" if self.lora is None else "trained part"
-            shape = {"sample_shape": sample_shape, "classes": classes, "align_block": max(1, len(blocks) - 2)}
-            of_module = {"module": module, "names": names, "fresh": fresh, "lora": self.lora}
-            return BlockModel(blocks, whole=whole, **shape, **of_module, **facts)
+            names = "module" if self.lora is None else "trained part"
+            own: dict[str, Any] = {"module": module, "names": names, "fresh": fresh, "lora": self.lora, **facts}
+            own |= {"sample_shape": sample_shape, "classes": classes, "align_block": max(1, len(blocks) - 2)}
+            return BlockModel(blocks, whole=whole, **own)
 
         model = of(*self.split(module, facts["input_type"], sample_shape))
         if checked and model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
@@ -130,8 +131,8 @@ class OrdinaryModel(ModelSpec):
             if self.lora is not None:
                 add_adapters(module, self.lora)
         for name, layer in module.named_modules():
-            for kind, problem in _UNFIT.items():
-                if isinstance(layer, kind):
+            for unfit, problem in _UNFIT:
+                if unfit(layer):
                     raise UserError(f"{words_of(module, name)} {problem}")
         module = as_float32(module)
         correct(module)
@@ -145,11 +146,20 @@ class OrdinaryModel(ModelSpec):
         return module
 
 
-_UNFIT: Mapping[type, str] = {
-    LazyModuleMixin: "gets its size from its first input, so it has no initial values; write its size",
-    torch.jit.ScriptModule: "is compiled by TorchScript, so it cannot be called with other weights; use the module "
-    "that was compiled",
-}
+_UNFIT: Sequence[tuple[Callable[[Any], bool], str]] = (
+    (
+        lambda layer: isinstance(layer, LazyModuleMixin),
+        "gets its size from its first input, so it has no initial values; write its size",
+    ),
+    (
+        lambda layer: isinstance(layer, torch.jit.ScriptModule),
+        "is compiled by TorchScript, so it cannot be called with other weights; use the module that was compiled",
+    ),
+    (
+        lambda layer: isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats,
+        "averages over all batches of its own (momentum=None), which has no mean over clients; give it a momentum",
+    ),
+)
 
 
 def _checkpoint(module: nn.Module) -> None:
@@ -160,13 +170,6 @@ def _checkpoint(module: nn.Module) -> None:
             return
     message = f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have"
     raise UserError(message, field="checkpointing")
-
-
-def _check_adapters(unused: Collection[str]) -> None:
-    for name in unused:
-        layer, _, adapter = name.partition(".lora_")
-        if adapter:
-            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
 
 
 def _train_only(module: nn.Module, patterns: Iterable[str], *, adapted: bool) -> None:
@@ -196,25 +199,19 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
             layer.__dict__.setdefault(HOOKS, {})[name] = tuple(parameter._backward_hooks.values())
 
 
-_Called = tuple[int, dict[str, Any]]
-"""The samples of a call of a module that succeeded, and what it showed: arguments of :class:`BlockModel`."""
-
-
 def _called(
-    module: nn.Module,
-    twin: nn.Module | None,
-    sample_shape: tuple[int, ...],
-    expected: tuple[int, ...],
-    input_types: Sequence[torch.dtype],
-) -> _Called:
-    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
+    module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
+) -> dict[str, Any]:
+    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate.
+
+    Returns the samples in the batch, and arguments of :class:`BlockModel`.
+    """
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
+            if not numberless():
+                check_tensors(module, drawn_inputs((samples, *sample_shape), each), reshapes=reshapes)
             try:
-                if twin is not None:
-                    with torch.random.fork_rng(devices=[]):
-                        check_tensors(twin, drawn_inputs((samples, *sample_shape), each), reshapes=reshapes)
                 return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
             except UserError as error:
                 if "view size" in str(errors.setdefault(each, error)):  # which a copy may mend
@@ -227,14 +224,8 @@ def _called(
 
 def _checked(
     module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
-) -> _Called:
+) -> dict[str, Any]:
     """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
-            raise UserError(
-                f"{words_of(module, name)} averages over all batches of its own (momentum=None), "
-                "which has no mean over clients; give it a momentum"
-            )
     whole = BlockModel(
         {"model": module},
         module=module,
@@ -288,22 +279,17 @@ def _checked(
     if not numberless():
         _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
-    facts = {"input_type": input_type, "tokens": watch.tokens, "unused": unused, "reshapes": reshapes}
-    return given[0], {**facts, "random": functions.used, "recomputes": watch.recomputes}
+    facts = {"samples": given[0], "input_type": input_type, "tokens": watch.tokens, "unused": unused}
+    return {**facts, "reshapes": reshapes, "random": functions.used, "recomputes": watch.recomputes}
 
 
 def _check_memory(module: nn.Module) -> None:
     """Refuse two tensors that are trained or sent and share memory without being one."""
-    known = list[tuple[int, int, str, Tensor]]()
-    for name, tensor, _ in variables(module):
-        begins, reach = (
-            tensor.data_ptr(),
-            sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)),
-        )
-        known.append((begins, begins + tensor.element_size() * reach if tensor.numel() else begins - 1, name, tensor))
-    known.sort(key=lambda each: each[0])
-    for (_, end, other, first), (begins, _, name, tensor) in pairwise(known):
-        if begins <= end and first is not tensor:
+    found = ((each.data_ptr(), name, each) for name, each, _ in variables(module) if each.numel())
+    tensors = sorted(found, key=lambda each: each[:2])
+    for (begins, other, first), (place, name, tensor) in pairwise(tensors):
+        reach = sum((count - 1) * step for count, step in zip(first.shape, first.stride(), strict=True))
+        if place <= begins + first.element_size() * reach and first is not tensor:
             raise UserError(
                 f"its tensors '{other}' and '{name}' share memory, so a change of one changes the other; let both "
                 "places have the same tensor, or copies (clone)"
@@ -336,9 +322,6 @@ def _writing_to_their_input(model: BlockModel, samples: int) -> frozenset[str]:
     return frozenset(found)
 
 
-_CHECKPOINT = "torch.utils.checkpoint"
-
-
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operators of a module while it is called.
 
@@ -357,7 +340,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
         result = func(*args, **(kwargs or {}))
         self.recomputes = self.recomputes or any(
-            frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None)
+            frame.f_globals.get("__name__") == "torch.utils.checkpoint" for frame, _ in walk_stack(None)
         )
         drawn = before is not None and not torch.equal(before, torch.get_rng_state())
         if numberless():

@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.errors import UserError, first_line, locating, one_line
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Entry, grouped, matching
+from edgefl.models.layout import Entry, matching
 from edgefl.models.lora import without_base
 from edgefl.options import Options
 
@@ -53,7 +53,7 @@ def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] 
 
 
 def _read(file: str, skip: Sequence[str], model: BlockModel, state: Mapping[str, Tensor] | None) -> First:
-    tensors = {(i, name): each for i, name, each, _ in grouped(model.blocks.values(), model.module)}
+    tensors = model.own
     recorded = {name_of(model, each): tensors[each.block, each.name] for each in model.layout.entries}
     path = find_input(file)
     found = _tensors(path)
@@ -160,8 +160,8 @@ def places_of_names(model: BlockModel) -> dict[str, Entry | None]:
     """The place in the layout of each name of :func:`state_of`; ``None`` for constants."""
     if model.module is None or model.names != "module":
         return {name_of(model, each): each for each in model.layout.entries}
-    entries = {(each.block, each.name): each for each in model.layout.entries}
-    at = {id(each): entries[index, name] for index, name, each, _ in grouped(model.blocks.values(), model.module)}
+    own = model.own
+    at = {id(own[each.block, each.name]): each for each in model.layout.entries}
     return {name: at.get(id(each)) for name, each in model.module.state_dict(keep_vars=True).items()}
 
 

@@ -9,7 +9,6 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import fx, nn
 
 from edgefl.errors import UserError, first_line
@@ -83,25 +82,13 @@ class _Calls(fx.Tracer):
 
     def __init__(self, opened: frozenset[str]) -> None:
         super().__init__()
-        self._opened = {"module", *(f"module.{path}" for path in opened)}
+        self._opened = {"0", *(f"0.{path}" for path in opened)}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return module_qualified_name not in self._opened
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         raise fx.proxy.TraceError("a condition on a tensor, on its shape, or on whether the module trains")
-
-
-class _OneInput(nn.Module):
-    """Calls a module with its first argument only; the others keep their defaults."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.module(inputs)
-        return output
 
 
 _IN_TRAINING = "_in_training"
@@ -117,10 +104,10 @@ class InTraining(nn.Module):
 def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
     """The graph of a module's calls, which reads whether it trains where the module does."""
     tracer, kind, put_back = _Calls(opened), type(module), snapshot(module)
-    reading = property(lambda _: tracer.create_proxy("call_module", f"module.{_IN_TRAINING}", (), {}))
+    reading = property(lambda _: tracer.create_proxy("call_module", f"0.{_IN_TRAINING}", (), {}))
     try:
         module.__class__ = type(kind.__name__, (kind,), {"training": reading})
-        graph = tracer.trace(_OneInput(module))
+        graph = tracer.trace(nn.Sequential(module))  # so it gets one argument
     except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
         raise _Whole(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
@@ -128,10 +115,10 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
         put_back()  # a forward that assigns to its buffers has put proxies there
         restore(remade(module))
     for node in graph.nodes:
-        if node.op == "get_attr" and not str(node.target).startswith("module."):
+        if node.op == "get_attr" and not str(node.target).startswith("0."):
             raise _Whole(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
         if node.op in ("call_module", "get_attr"):
-            node.target = str(node.target).removeprefix("module.")
+            node.target = str(node.target).removeprefix("0.")
     return graph
 
 
@@ -167,29 +154,27 @@ def _named_starts(nodes: Sequence[fx.Node], names: Sequence[str]) -> list[tuple[
 
 
 def _found_starts(nodes: Sequence[fx.Node], module: nn.Module) -> list[tuple[fx.Node, str]]:
-    first = {str(node.target): node for node in reversed(nodes) if node.op == "call_module"}
-    with_weights = [node for node in nodes if node in first.values() and _has_matrix(_called(module, node))]
-    starts = [(node, str(node.target)) for node in with_weights]
+    first: dict[str, fx.Node] = {}
+    for node in nodes:
+        if node.op == "call_module":
+            first.setdefault(str(node.target), node)
+    starts = [
+        (node, name)
+        for name, node in first.items()
+        if any(parameter.dim() > 1 for parameter in module.get_submodule(name).parameters())
+    ]
     if len(starts) > 1:
         # What has no parameters before the last block, such as pooling, belongs to it.
-        place = nodes.index(with_weights[-1])
+        place = nodes.index(starts[-1][0])
         while place > 0 and not _has_parameters(nodes[place - 1], module):
             place -= 1
         starts[-1] = nodes[place], starts[-1][1]
     return [(nodes[0], starts[0][1]), *starts[1:]] if starts else []
 
 
-def _called(module: nn.Module, node: fx.Node) -> nn.Module:
-    return module.get_submodule(str(node.target))
-
-
-def _has_matrix(module: nn.Module) -> bool:
-    return any(parameter.dim() > 1 for parameter in module.parameters())
-
-
 def _has_parameters(node: fx.Node, module: nn.Module) -> bool:
     if node.op == "call_module":
-        return any(True for _ in _called(module, node).parameters())
+        return any(True for _ in module.get_submodule(str(node.target)).parameters())
     return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
@@ -226,7 +211,7 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
 
         for node in nodes[first:stop]:
             copies[node] = graph.node_copy(node, copied)
-        (leaving,) = _crossing(nodes, stop) if stop < len(nodes) else _results(nodes)
+        (leaving,) = _crossing(nodes, stop)
         graph.output(copies[leaving])
         block = fx.GraphModule(module, graph, class_name=f"Block_{name}".replace(".", "_"))
         for node in graph.find_nodes(op="get_attr"):  # before PyTorch 2.7 a copied buffer becomes persistent
@@ -238,8 +223,3 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
             key += "_"
         blocks[key] = block
     return blocks
-
-
-def _results(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    (output,) = {user for node in nodes for user in node.users if user.op == "output"}
-    return list(output.all_input_nodes)

@@ -29,13 +29,13 @@ from edgefl.report.rows import (
     described,
     differing_values,
     dimension_of,
+    named,
     remarks,
-    run_names,
 )
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
-from edgefl.wording import counted, listed
+from edgefl.wording import counted, listed, span
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -76,10 +76,9 @@ def details(*runs: RunResult) -> Table:
     everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], ends(rows)]
     notes = [line for run in runs for line in (*attack(run), *measured_sentences(run), *expected_error(run))]
     more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
-    named = dict(zip(run_names(runs), runs, strict=True))
-    for name, run in named.items():
+    for name, run in named(runs).items():
         more += [_differences(run, what, found, f"{name}: " * (len(runs) > 1)) for what, found in _questions(run)]
-    notes += by_run({name: [*answers(run), *notices(run)] for name, run in named.items()})
+    notes += by_run({name: [*answers(run), *notices(run)] for name, run in named(runs).items()})
     return Table(everything, [*notes, *remarks(rows), *_RULES], more=more)
 
 
@@ -110,7 +109,7 @@ def _within(run: RunResult, kind: str, amount: float) -> Comparison | None:
         same = [each for each in result.budgets if (each.kind, each.limit) == (kind, amount)]
         if not same or result.trained_nothing:
             return None
-        unspent = same[0].metric is None and figure(result, kind) <= amount
+        unspent = same[0].metric is None and figure(result, QUANTITIES[kind]) <= amount
         return result.metric.final if unspent else same[0].metric
 
     found = figures_by_seed(run, metric_of, whole=True)
@@ -146,7 +145,7 @@ def side_by_side(*runs: RunResult) -> Table:
     if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels) and set(runs[0].seeds) & set(runs[1].seeds):
         return changes(*runs)
     rows = comparison_rows(*runs)
-    lines = by_run({name: answers(run)[:1] for name, run in zip(run_names(runs), runs, strict=True)})
+    lines = by_run({name: answers(run)[:1] for name, run in named(runs).items()})
     if len({frozenset(run.seeds) for run in runs}) > 1:
         lines.append("The runs have different seeds, and their figures differ also by these.")
     return Table([*_names(rows), *measures(rows), ends(rows)], [*lines, *remarks(rows)])
@@ -159,9 +158,9 @@ def changes(one: RunResult, other: RunResult) -> Table:
     """
     seeds = [{label: {s.seed for s in of if s.rounds} for label, of in run.moments.items()} for run in (one, other)]
     common = {label: found & seeds[1].get(label, set()) for label, found in seeds[0].items()}
-    every, counts = len({*one.seeds, *other.seeds}), {len(both) for both in common.values() if both}
-    rows, names = comparison_rows(one.of_seeds(common), other.of_seeds(common)), run_names([one, other])
-    before, after = ({row.label: row for row in rows if row.run == name} for name in names)
+    every, counts = len({*one.seeds, *other.seeds}), {len(found) for found in common.values() if found}
+    rows, both = comparison_rows(one.of_seeds(common), other.of_seeds(common)), named([one, other])
+    before, after = ({row.label: row for row in rows if row.run == name} for name in both)
     labels = [label for label in before if label in after]
     pairs = measures([side[label] for side in (before, after) for label in labels])
     pairs_of = differing_values([one, other]).items()
@@ -171,12 +170,10 @@ def changes(one: RunResult, other: RunResult) -> Table:
     if apart := [label for label in labels if not common[label]]:
         alone.append(f"{listed(apart)}: the runs have no common seed with a completed round, so no change is given.")
     if counts and min(counts) < every:
-        shown = "–".join(map(str, sorted({min(counts), max(counts)})))
-        alone.append(
-            f"Figures are of {shown} of {every} seeds, with a round within all limits in both; answers of all."
-        )
-    lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
-    title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
+        how_many = f"{span(counts)} of {every} seeds"
+        alone.append(f"Figures are of {how_many}, with a round within all limits in both; answers of all.")
+    lines = by_run({name: answers(run)[:1] for name, run in both.items()})
+    title = [" → ".join(both), *([f"Changed: {'; '.join(changed)}"] if changed else [])]
     known = [bool(common[label]) for label in labels]
     columns = [words("method", labels), *(Column(each.head, _changed(each, known)) for each in pairs)]
     return Table(columns, [*alone, *lines], title)
@@ -203,7 +200,6 @@ def _changed(column: Column, known: Sequence[bool]) -> list[str]:
 
 
 def _names(rows: Sequence[Row]) -> list[Column]:
-    """The columns that name the rows."""
     several = len({row.run for row in rows}) > 1
     return [words("run", [row.run for row in rows])] * several + [words("method", [row.label for row in rows])]
 

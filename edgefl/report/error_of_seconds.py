@@ -11,7 +11,7 @@ from edgefl.fleet.profile import UNKNOWN, error_words
 from edgefl.record.figures import at
 from edgefl.record.summary import SeedResult
 from edgefl.report.run_result import RunResult
-from edgefl.wording import listed
+from edgefl.wording import grouped, listed
 
 
 def measured_sentences(run: RunResult) -> list[str]:
@@ -43,17 +43,12 @@ busy core are known."""
 
 def expected_error(run: RunResult) -> list[str]:
     """How far computed seconds and joules may be from real ones, by the evidence of the fleet's profiles."""
-    errors: dict[str, list[str]] = {}
+    errors = []
     for profile, _, error in _profiles(run):
-        if error == 0.0:  # declared
-            continue
         words = UNKNOWN if error is None else error_words(error)
-        if at(profile, "compute.measured_steps"):
-            words += " where no measured step serves"
-        names = errors.setdefault(words, [])
-        if (name := str(profile.get("name"))) not in names:
-            names.append(name)
-    each = [f"{words} ({', '.join(names)})" for words, names in errors.items()]
+        words += " where no measured step serves" * bool(at(profile, "compute.measured_steps"))
+        errors += [(words, str(profile.get("name")))] * (error != 0.0)  # else it is declared
+    each = [f"{words} ({', '.join(dict.fromkeys(names))})" for words, names in grouped(errors).items()]
     return [*error_interval(run), *([f"Seconds of training are known to {listed(each)}."] if each else [])]
 
 

@@ -2,29 +2,22 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
+from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
-from edgefl.report.paired import (
-    FEWEST_SEEDS,
-    BySeed,
-    Comparison,
-    compare_metric,
-    compare_target,
-    compared,
-    figures_by_seed,
-)
+from edgefl.report.paired import FEWEST_SEEDS, Comparison, compare_metric, compare_target, compared, figures_by_seed
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
-from edgefl.wording import counted, escape, grouped, listed
+from edgefl.wording import counted, escape, grouped, listed, span
 
 
 def glance(run: RunResult) -> Table:
@@ -51,8 +44,7 @@ def ranked(run: RunResult) -> list[Row]:
     """The rows of a run, best method first; those without a figure are last."""
     rows = {row.label: row for row in comparison_rows(run)}
     standing = compare_metric(run) if run.trained else _per_round(run)["seconds"]
-    order = list(standing.means) if standing else []
-    return [rows[label] for label in [*order, *(label for label in rows if label not in order)]]
+    return [rows[label] for label in dict.fromkeys([*(standing.means if standing else ()), *rows])]
 
 
 def columns(run: RunResult, rows: Sequence[Row]) -> list[Column]:
@@ -88,19 +80,17 @@ def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Co
     """How far each method is behind the best one, in points or in the metric's unit, with the interval that decides."""
     found = {each.label: each.interval for each in standing.differences}
     unit = unit_for([each.mean for each in found.values()], run.metric.dimension)
-    cells = []
-    for row in rows:
-        each = found.get(row.label)
+
+    def cell(label: str) -> str:
+        each = found.get(label)
         if each is None:
-            cells.append("baseline" if row.label in run.baselines else "")
-        elif each.half_width is None:
-            cells.append(unit.number(abs(each.mean)))
-        elif math.isfinite(each.half_width):
-            mean = abs(each.mean)
-            cells.append(f"{unit.number(mean)} ± {unit.interval(each.half_width, mean)}")
-        else:
-            cells.append(MISSING)
-    return Column("behind", cells)
+            return "baseline" * (label in run.baselines)
+        mean, half = abs(each.mean), each.half_width
+        if half is None:
+            return unit.number(mean)
+        return f"{unit.number(mean)} ± {unit.interval(half, mean)}" if math.isfinite(half) else MISSING
+
+    return Column("behind", [cell(row.label) for row in rows])
 
 
 def targets(rows: Sequence[Row], *, spread: bool = False) -> list[Column]:
@@ -175,8 +165,8 @@ def answers(run: RunResult) -> list[str]:
             if standing is not None
         ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
     limits, rounds = limits_of(run), {each.rounds for label in run.compared for each in run.moments[label]}
-    ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
-    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
+    after = "1 round" if rounds == {1} else f"{span(rounds)} rounds"
+    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {after}:"
     standing = compare_metric(run)
     missing = [e for e in run.labels if e not in run.baselines and (standing is None or e not in standing.means)]
     some = _partly(run, missing)
@@ -220,8 +210,7 @@ def _never_trained(run: RunResult, label: str) -> str:
     for each in run.moments[label]:
         events = read_events(run.of(label, each.seed).events, ["compute_end", "compute_partial"])
         left.add(clients - len({event.client for event in events if event.round <= each.rounds}))
-    shown = "–".join(map(str, sorted({min(left), max(left)})))
-    return f"; {shown} of {clients} clients never trained" * any(left)
+    return f"; {span(left)} of {clients} clients never trained" * any(left)
 
 
 def _standing(standing: Comparison, dimension: str) -> str:
@@ -246,7 +235,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
-    """Who is first to a target."""
     start = f"First to {_goal(goal, rows[0])}:"
     standing, compared = compare_target(run, goal), [row for row in rows if row.label in run.compared]
     if standing is None:
@@ -272,12 +260,12 @@ def _early(rows: Sequence[Row], goal: float, standing: Comparison) -> list[str]:
 def _per_round(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by their costs of a round; those with a seed without a round, or refused, are left out."""
 
-    def costs(kind: Any) -> dict[str, BySeed]:
-        return figures_by_seed(
-            run, lambda e: figure(e, kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
-        )
+    def cost(kind: str, of: SeedResult) -> float | None:
+        counts = of.rounds and not (of.refused and of.trained_nothing)
+        return figure(of, QUANTITIES[kind]) / of.rounds if counts else None
 
-    return {kind: compared(found, highest=False) if (found := costs(kind)) else None for kind in COSTS}
+    found = {kind: figures_by_seed(run, partial(cost, kind)) for kind in COSTS}
+    return {kind: compared(each, highest=False) if each else None for kind, each in found.items()}
 
 
 def decide(run: RunResult) -> tuple[int, str] | None:
@@ -306,11 +294,8 @@ def standings(run: RunResult) -> dict[str, Comparison | None]:
 def seconds_of_a_seed(run: RunResult) -> float | None:
     """Real seconds of one more seed of all methods: the median time between the files of two runs, for each method."""
     try:
-        written = sorted(
-            run.paths.of(label, each.seed).rounds.stat().st_mtime
-            for label, results in run.results.items()
-            for each in results
-        )
+        places = [run.paths.of(label, each.seed) for label, results in run.results.items() for each in results]
+        written = sorted(place.rounds.stat().st_mtime for place in places)
     except OSError:
         return None
     gaps = [later - earlier for earlier, later in pairwise(written)]

@@ -18,7 +18,7 @@ from edgefl.record.metric import Metric
 from edgefl.report.curves import Curve, curves_of, mean_curve
 from edgefl.report.figure_file import draw, drawn, new_figure, plain
 from edgefl.report.quantities import limit, unit_for
-from edgefl.report.rows import named_methods, run_names
+from edgefl.report.rows import named, named_methods
 from edgefl.report.run_result import RunResult
 from edgefl.wording import escape
 
@@ -95,7 +95,7 @@ def accuracy_figure(
     if count > 1:
         seeds = len(run.seeds)
         mean = f"mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}"
-        figure.suptitle(f"{' | '.join(run_names(runs))}: {mean}", fontsize=11)
+        figure.suptitle(f"{' | '.join(named(runs))}: {mean}", fontsize=11)
     handles, labels = axes[0].get_legend_handles_labels()
     columns = _columns(labels, 72 * figure.get_figwidth())
     figure.set_figheight(figure.get_figheight() + 0.2 * max(0, math.ceil(len(labels) / columns) - 2))
@@ -131,7 +131,6 @@ def _shown(metric: Metric) -> float:
 
 
 def _budgets(runs: Sequence[RunResult]) -> list[tuple[str, float]]:
-    """The kinds and limits of all budgets, in order."""
     return sorted({each for run in runs for each in run.budgets})
 
 
@@ -154,9 +153,9 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     colour, line = COLOURS[number % len(COLOURS)], _LINES[number % len(_LINES)]
     if len(found) > 1:
         ax.fill_between(axis, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
-    markers = {"marker": _MARKERS[number % len(_MARKERS)], "markersize": 5}
     places = [*range(20 + 7 * (number % 4), _POINTS - 15, 45), _POINTS - 1]
-    ax.plot(axis, curve.mean, color=colour, linestyle=line, linewidth=1.6, label=label, markevery=places, **markers)
+    marks: dict[str, Any] = {"marker": _MARKERS[number % len(_MARKERS)], "markersize": 5, "markevery": places}
+    ax.plot(axis, curve.mean, color=colour, linestyle=line, linewidth=1.6, label=label, **marks)
 
 
 def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float, lowest: float) -> None:
@@ -166,28 +165,22 @@ def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float, l
     for number, target in enumerate(sorted({_shown(metric) * goal for run in runs for goal in run.goals})):
         if not (below := target < lowest):
             ax.axhline(target, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
-        ax.annotate(
-            f"target {limit(target / _shown(metric), metric.dimension)}{' ↓' * below}",
-            (1.0 if falling else 0.0, max(target, lowest)),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4 if falling else 4, 2 + 11 * number * below),
-            textcoords="offset points",
-            ha="right" if falling else "left",
-            fontsize=8,
-            color="0.3",
-            bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
-            zorder=4,
-        )
+        text = f"target {limit(target / _shown(metric), metric.dimension)}{' ↓' * below}"
+        style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": "0.3", "zorder": 4}
+        style |= {"xycoords": ("axes fraction", "data"), "xytext": (-4 if falling else 4, 2 + 11 * number * below)}
+        style |= {"bbox": {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5}}
+        place = (1.0 if falling else 0.0, max(target, lowest))
+        ax.annotate(text, place, ha="right" if falling else "left", **style)
     reach = ax.dataLim.xmax * scale
     for budget in [amount for of, amount in _budgets(runs) if of == kind]:
         text = f"budget {limit(budget, kind)}"
-        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
+        style = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
         if budget > 1.25 * reach:  # a line far to the right would compress the curves
             ax.annotate(f"{text} →", (1.0, 0.02), xycoords="axes fraction", xytext=(-3, 0), **style)
             continue
         ax.axvline(budget / scale, color="0.2", linestyle=":", linewidth=1.2, zorder=1)
-        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (-3, 0), "rotation": 90}
-        ax.annotate(text, (budget / scale, 0.02), va="bottom", **place, **style)
+        style |= {"xycoords": ("data", "axes fraction"), "xytext": (-3, 0), "rotation": 90, "va": "bottom"}
+        ax.annotate(text, (budget / scale, 0.02), **style)
 
 
 def _draw_exhausted(

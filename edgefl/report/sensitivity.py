@@ -19,7 +19,7 @@ from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve
 from edgefl.report.paired import FEWEST_SEEDS, compared
 from edgefl.report.quantities import estimate, limit
-from edgefl.report.rows import run_names
+from edgefl.report.rows import named
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate
 from edgefl.units import slack
@@ -194,7 +194,7 @@ DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high":
 """Names of devices with all figures at the bound with the least, the nominal or the most seconds and joules."""
 
 
-def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[dict[str, Any]]:
+def robustness_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     """For each run with targets or budgets that was timed under other conditions a sentence and a grid for each."""
     return [
         {
@@ -203,8 +203,8 @@ def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | N
             "grids": [_grid(found, question) for question in found.questions],
             "notes": kept_decisions(found),
         }
-        for name, run, found in zip(run_names(runs), runs, timings, strict=True)
-        if found is not None and run.trained and found.questions
+        for name, run in named(runs).items()
+        if (found := read_sensitivity(run)) is not None and run.trained and found.questions
     ]
 
 

@@ -131,11 +131,7 @@ def _read_at(field: str, read: Callable[[Any], Any]) -> PlainValidator:
     return PlainValidator(reader, json_schema_input_type=Any)
 
 
-def _task(value: Any) -> TaskPart:
-    return value if isinstance(value, TaskPart) else chosen_part(TASKS, value)
-
-
-Task = Annotated[SerializeAsAny[TaskPart], _read_at("task", _task)]
+Task = Annotated[SerializeAsAny[TaskPart], _read_at("task", partial(chosen_part, TASKS))]
 
 Data = Annotated[SerializeAsAny[DataSpec], _read_at("data", data_set)]
 

@@ -19,7 +19,7 @@ from edgefl.files import user_path
 from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.registry import Registry, part_of
-from edgefl.training.base import ENGINES
+from edgefl.training.engine_spec import ENGINES
 from edgefl.user_code import UserCode
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml

@@ -9,7 +9,8 @@ import torch
 from pydantic import BaseModel
 
 from edgefl.data.federated import reads_samples, shard_sizes
-from edgefl.data.partitions import ByFile, Flwr, Natural
+from edgefl.data.partitions.by_owner import ByFile, Natural
+from edgefl.data.partitions.flwr import Flwr
 from edgefl.data.sharding import Integers
 from edgefl.errors import Note, UserError
 from edgefl.fleet import DeviceProfile, assign

@@ -15,7 +15,7 @@ from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.input_file import parts_of
 from edgefl.methods.build import build_method
-from edgefl.methods.fits import Need, Part, check
+from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.figures import Quantity
@@ -207,14 +207,14 @@ class Scenario(Options):
         task: dict[Need, str] = {} if self.task.classes else {"classes": f"task '{self.task.kind}' has none"}
         world: dict[Need, str] = {**self._taken_by_network(), **protocol.takes(), **task}
         parts = [
-            Part(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
-            Part(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
-            Part(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
+            Requirement(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
+            Requirement(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
+            Requirement(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
         ]
         if (attack := attack_of(self.failures)) is not None and attack.kind == "label_flip":
-            parts.append(Part("an attack by label_flip", frozenset({"classes"}), "failures"))
+            parts.append(Requirement("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
-            parts.append(Part("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
+            parts.append(Requirement("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
         check(parts, world)
         if selector.waits() and protocol.has_rounds:
             early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"

@@ -71,14 +71,6 @@ class Limits:
     def seconds(self) -> Budget | None:
         return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
 
-    def newly_exhausted(self, spent: Totals) -> list[Budget]:
-        """Budgets that the totals have newly exceeded; each is returned once."""
-        crossed = [each for each in self.budgets if not each.exhausted and each.kind != "seconds"]
-        crossed = [budget for budget in crossed if not at_most(spent[budget.kind], budget.limit)]
-        for budget in crossed:
-            budget.exhausted = True
-        return crossed
-
     def round_ended(self, spent: Totals, metric: float, ema: float) -> list[Target]:
         """Record what was spent up to a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
@@ -98,17 +90,14 @@ class Limits:
 class Accounts:
     """Updates the totals and the charges of the batteries, and ends the run when a budget is exhausted.
 
-    ``charges`` is None if no device has a battery, or a radio that draws energy outside transfers. ``stopped``
-    triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
+    ``stopped`` triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
     """
 
     def __init__(
         self, env: simpy.Environment, log: EventLog, fleet: FleetAssignment, seed: int, limits: Limits, *, goes_on: bool
     ) -> None:
         self.totals = Totals()
-        batteries, radios = zip(*((each.battery, each.power.radio) for each in fleet.profiles), strict=True)
-        powered = any(batteries) or any(each.tail or each.promotion for each in radios)
-        self.charges = Charges(list(batteries), fleet.group, seed) if powered else None
+        self.charges = Charges([each.battery for each in fleet.profiles], fleet.group, seed)
         self.stopped: simpy.Event = env.event()
         self._env = env
         self._log = log
@@ -117,17 +106,19 @@ class Accounts:
 
     def drew(self, client: int, joules: float) -> None:
         self.totals.charge("joules", joules)
-        if self.charges is not None:
-            self.charges.draw(client, joules, self._env.now)
+        self.charges.draw(client, joules, self._env.now)
 
     def check(self) -> None:
-        for budget in self._limits.newly_exhausted(self.totals):
-            self.exhausted(budget.kind, budget.limit)
+        for budget in self._limits.budgets:
+            if not budget.exhausted and not at_most(self.totals[budget.kind], budget.limit):
+                self.exhaust(budget)
 
-    def exhausted(self, kind: str, limit: float) -> None:
-        self._log.write(self._env.now, "budget", item=kind, value=limit)
+    def exhaust(self, budget: Budget) -> None:
+        """The run has spent more than a budget, or as much time."""
+        budget.exhausted = True
+        self._log.write(self._env.now, "budget", item=budget.kind, value=budget.limit)
         if not self._goes_on:
-            self.stop(kind)
+            self.stop(budget.kind)
 
     def stop(self, reason: str) -> None:
         """End the run at this instant, once."""

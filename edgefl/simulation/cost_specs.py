@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import nearest
 from edgefl.fleet import DeviceProfile
+from edgefl.fleet.figure import Bounds
 from edgefl.network.specs import redraw_rule
 from edgefl.options import Options, kind_or, of_kind
 from edgefl.randomness import generator
 from edgefl.units import Seconds, ShortSeconds
+from edgefl.validation import as_validator
 
 
 class MeasuredCost(Options):
@@ -36,29 +38,21 @@ class PaperCost(Options):
     kind: Literal["paper"] = Field(description="paper: FedBR's Eqs. 3-4 instead of the executed operators")
 
 
-class SecondsRange(Options, allow_inf_nan=False):
+class SecondsRange(Bounds, allow_inf_nan=False):
     """The range U(low, high) of a method's seconds of local training in one round."""
 
     low: Annotated[ShortSeconds, Field(ge=0)] = Field(description="minimum seconds of local training in a round")
     high: Annotated[ShortSeconds, Field(ge=0)] = Field(description="maximum seconds of local training in a round")
-
-    @model_validator(mode="after")
-    def _low_before_high(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low at most high, found low {self.low:g} and high {self.high:g} s")
-        return self
 
 
 def _range(value: Any) -> Any:
     return {"low": value, "high": value} if isinstance(value, int | float | str) else value
 
 
+@as_validator
 def _rounds(value: Any) -> Any:
     if isinstance(value, str):
-        try:
-            kind, amount = redraw_rule(value)
-        except UserError as error:
-            raise ValueError(str(error)) from None
+        kind, amount = redraw_rule(value)
         if kind != "rounds":
             raise ValueError(f"expected a number of rounds, '10 rounds', found '{value}'")
         return int(amount)

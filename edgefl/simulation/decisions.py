@@ -280,7 +280,7 @@ class Decisions:
         power = world.traffic.power
         foreseen = self._of_round(round, clients)
         for place, client in enumerate(clients.tolist()):
-            if power is None or not power.charges.has(client):
+            if not power.charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
             down_bytes, up_bytes = world.bytes_of(client, round)

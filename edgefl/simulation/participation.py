@@ -13,8 +13,8 @@ import simpy
 from edgefl.fleet import Direction, Pace
 from edgefl.methods.parts.payload import BASE, Downlink, Part
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
 from edgefl.units import slack
@@ -124,8 +124,11 @@ class Participation:
             self.pace = world.pace(self.client, self.round, self.work, again)
             seconds, steps = self.pace.seconds, self._affordable_steps()
             if steps < self.work.steps:
-                if not steps:
-                    self._give_up()
+                if not steps:  # even one would be late
+                    self.phase = "dropped"
+                    world.presence.leaves(self.client)
+                    self.lose("dropped")
+                    self._on_left(self)
                     return
                 seconds = self.pace.until(world.work.begun(self.work, steps)[0])
             if steps != self.job.steps:
@@ -135,7 +138,7 @@ class Participation:
             if not self._retries:
                 self._submit()
             if (part := world.presence.accidents.after(self.client, self.round, again)) < 1:
-                self._env.timeout(part * seconds).callbacks.append(lambda _: self._has_accident())
+                self._env.timeout(part * seconds).callbacks.append(lambda _: self.quit("accident"))
             world.compute_started(self.job, self.work)
             yield world.computing(self.job, self.work, seconds)
             self._submit()
@@ -184,9 +187,10 @@ class Participation:
     def quit(self, reason: str) -> None:
         """The device drops out of the round: its activity is aborted, and the other clients continue.
 
-        After an accident it restarts, as many times as the protocol allows. No effect if its participation has ended.
+        After an accident it restarts, as many times as the protocol allows. No effect if its participation has ended,
+        nor of an accident if its computation has.
         """
-        if self.over:
+        if self.over or (reason == "accident" and self.phase != "compute"):
             return
         if reason == "accident" and self._retries:
             self._begin_anew()
@@ -235,10 +239,6 @@ class Participation:
             self._announced = True
             self._on_downloaded(self)
 
-    def _has_accident(self) -> None:
-        if self.phase == "compute":
-            self.quit("accident")
-
     def _begin_anew(self) -> None:
         """After an accident the device has lost its downloads and its computation; all but a base is sent again."""
         self._retries -= 1
@@ -266,13 +266,6 @@ class Participation:
         sending = self.world.before_sending(self.client, bytes) + self._reserve * upload
         left = self._closes + slack(self._closes) - self._env.now - sending
         return math.floor(self.world.work.reached(self.work, self.pace.done(max(0.0, left))))
-
-    def _give_up(self) -> None:
-        """Even one step would be late."""
-        self.phase = "dropped"
-        self.world.presence.leaves(self.client)
-        self.lose("dropped")
-        self._on_left(self)
 
     def _start_download(self) -> list[Delivery]:
         prefetch, self.prefetch = self.prefetch, None

@@ -22,9 +22,8 @@ class Presence:
     A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
     """
 
-    def __init__(self, env: Clock, fleet: FleetAssignment, seed: int, power: Power | None) -> None:
+    def __init__(self, env: Clock, fleet: FleetAssignment, seed: int, power: Power) -> None:
         self._env = env
-        self._fleet = fleet
         self._power = power
         self.attendance = Attendance(fleet, seed)
         self.accidents = Accidents(fleet, seed)
@@ -33,13 +32,9 @@ class Presence:
         self._prefetches: dict[int, list[Callable[[], None]]] = {}
 
     def available(self) -> NDArray[np.bool_]:
-        """True for each client that could take part now, shape ``[clients]``; do not modify it."""
-        there = self.attendance.there(self._env.now)
-        if self._power is not None:
-            there = there & self._power.charges.enough(self._env.now)
-        if self._down:
-            there = there.copy()
-            there[[client for client in self._down if self.is_down(client)]] = False
+        """True for each client that could take part now, shape ``[clients]``."""
+        there = self.attendance.there(self._env.now) & self._power.charges.enough(self._env.now)
+        there[[client for client in self._down if self.is_down(client)]] = False
         return there
 
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
@@ -50,7 +45,7 @@ class Presence:
     def next_recovery(self, among: NDArray[np.int64] | None = None) -> float:
         """Seconds until a client (of these) restarts after a crash or is charged enough; infinite if none is."""
         now = self._env.now
-        first = math.inf if self._power is None else self._power.charges.next_enough(now, among)
+        first = self._power.charges.next_enough(now, among)
         returns = (until for client, until in self._down.items() if among is None or client in among)
         return min(first, *returns, math.inf) - now
 
@@ -65,20 +60,18 @@ class Presence:
         until = math.inf if self.attendance.constant else self.attendance.leaves(client, now)
         if until <= now:
             return "unavailable"
-        if self._power is not None and not self._power.charges.has_enough(client, now):
+        if not self._power.charges.has_enough(client, now):
             return "uncharged"
         self._participants[client] = quit
         if until < math.inf:
             # An update that arrives at that instant counts.
             self._env.alarm(until - now).callbacks.append(lambda _: quit("unavailable"))
-        if self._power is not None:
-            self._power.enter(client, self._fleet.profile_of(client), lambda: quit("battery"))
+        self._power.enter(client, lambda: quit("battery"))
         return None
 
     def leaves(self, client: int) -> None:
         self._participants.pop(client, None)
-        if self._power is not None:
-            self._power.leave(client)
+        self._power.leave(client)
 
     def prefetches(self, client: int, drop: Callable[[], None]) -> None:
         """The client receives parts for a later participation; ``drop`` cancels this."""

@@ -99,8 +99,7 @@ def simulate_run(
         except PartFault as raised:
             fault = raised
         protocol.break_off()
-        if world.traffic.power is not None:
-            world.traffic.power.radios.settle()
+        world.traffic.power.radios.settle()
         if fault is None:
             try:
                 book.evaluate_last()
@@ -128,7 +127,7 @@ def simulate_run(
         fault=fault,
         timeouts=setup.timeouts is not None,
         untrained=untrained,
-        batteries=world.traffic.power.use() if world.traffic.power is not None else None,
+        batteries=world.traffic.power.use(),
         absent=absent_from(world.seen, world.picks),
     )
 

@@ -39,11 +39,11 @@ from edgefl.training.job import Learner, TrainingJob
 class Testbed(Protocol):
     """Real time and real links for a run, in place of computed ones."""
 
-    def clock(self, log: EventLog) -> Clock:
-        """The run's clock; the world writes its rows to this log."""
+    @property
+    def clock(self) -> Clock: ...
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> Network:
-        """The run's network, on that clock."""
+        """The run's network, on its clock."""
 
     @property
     def trains(self) -> bool:

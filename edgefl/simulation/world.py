@@ -77,7 +77,7 @@ class World:
     def __init__(self, setup: Setup, testbed: Testbed | None = None) -> None:
         self.setup = setup
         self._log = setup.log
-        self.env = Clock() if testbed is None else testbed.clock(self._log)
+        self.env = Clock() if testbed is None else testbed.clock
         # Trains in the time of real processes; None if the predicted seconds count.
         self.trainer = testbed if testbed is not None and testbed.trains else None
         self.accounts = Accounts(
@@ -104,10 +104,8 @@ class World:
             "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
         )
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
-        budget = setup.limits.seconds
-        if budget is not None:
-            limit = budget.limit
-            self.env.alarm(limit, last=True).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
+        if (budget := setup.limits.seconds) is not None:
+            self.env.alarm(budget.limit, last=True).callbacks.append(lambda _: self.accounts.exhaust(budget))
 
     def _charge(self, event: Event) -> None:
         """Charge the user's quantities with what an event adds to them."""
@@ -171,8 +169,7 @@ class World:
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
         self._wrote_work("compute_start", work, *job.place, value=job.steps, facts=facts)
         self.clients[client].begun = (job.round, self.begun(client, job.round) + 1)
-        if self._power is not None:
-            self._power.phase(client, work.watts)
+        self._power.phase(client, work.watts)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
@@ -249,9 +246,11 @@ class World:
         self.heat.computed(client, spent, self.env.now)
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=steps)
         self.accounts.totals.charge("flops", flops)
+        self._drew(client, joules)
+
+    def _drew(self, client: int, joules: float) -> None:
         self.accounts.drew(client, joules)
-        if self._power is not None:
-            self._power.phase(client)
+        self._power.phase(client)
         self.accounts.check()
 
     def forward_seconds(self, client: int, round: int, images: int) -> float:
@@ -262,13 +261,11 @@ class World:
     def evaluated(self, client: int, round: int, images: int, seconds: float) -> None:
         """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
         work = self.work.of(client, self.setup.sizes.blocks)
-        flops, joules = work.flops * work.forward_share(images), work.watts * seconds
-        if self._power is not None:
-            joules = self._power.given(client, joules)
+        flops = work.flops * work.forward_share(images)
+        joules = self._power.given(client, work.watts * seconds)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
         self.accounts.totals.charge("flops", flops)
-        self.accounts.drew(client, joules)
-        self.accounts.check()
+        self._drew(client, joules)
 
     def waited(self, round: int, client: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
         """The client was awake without computing for the last ``seconds``, and drew its idle watts.
@@ -276,13 +273,10 @@ class World:
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
         """
         joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
-        if prefetching and self._power is not None:
+        if prefetching:
             joules = self._power.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
-        self.accounts.drew(client, joules)
-        if self._power is not None:
-            self._power.phase(client)
-        self.accounts.check()
+        self._drew(client, joules)
 
     def refused(self, job: TrainingJob, work: Work) -> None:
         self._wrote_work("refused", work, *job.place, bytes=work.peak_memory_bytes)

@@ -1,5 +1,6 @@
 """The parts that all methods of one scenario and seed share, so that only the method differs."""
 
+from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 import torch
@@ -12,9 +13,17 @@ from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
-from edgefl.training.base import ENGINES, Engine, EngineInputs, EngineWrapper, JobData
-from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine, keep_freed_memory
-from edgefl.training.job_inputs import ClientData
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import (
+    ENGINES,
+    Engine,
+    EngineInputs,
+    EngineSpec,
+    EngineWrapper,
+    check_precision,
+    choose_engine,
+    keep_freed_memory,
+)
 from edgefl.training.kept_states import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
@@ -26,7 +35,7 @@ class AdaptedModel(NamedTuple):
     model: BlockModel
     initial: Tensor
     engine: Engine
-    data: JobData
+    data: ClientData
 
 
 class TrainingCore:
@@ -41,7 +50,7 @@ class TrainingCore:
 
     def __init__(
         self,
-        data: JobData,  # the clients' data, on the training device
+        data: ClientData,  # the clients' data, on the training device
         model: BlockModel,  # the scenario's skeleton, which the core takes over and moves to the training device
         seed: int,  # decides the initial model x^0; see initial_vector
         device: torch.device | str = "cpu",
@@ -63,9 +72,9 @@ class TrainingCore:
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
         self.data = data
+        self._engines = ExitStack()  # which close() closes
         self._own = self._ready(model, data)
         self._adapted: list[tuple[Objective, AdaptedModel]] = []
-        self._of_parts: list[EngineOfParts] = []
 
     @classmethod
     def of(
@@ -98,7 +107,7 @@ class TrainingCore:
         """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep."""
         adapted = self._adapted_to(method.objective)
         method = keeping_local(method, adapted.model.layout)
-        parts = None if method.submodels is None else PartsOfModel(method, adapted.model)
+        parts = None if method.submodels is None else PartsOfModel(method.submodels, adapted.model)
         return MethodLearner(
             method,
             adapted.model,
@@ -113,7 +122,7 @@ class TrainingCore:
 
     def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:
         engine = EngineOfParts(adapted.engine, lambda level: self.engine_for(parts.of(level).model.to(self._device)))
-        self._of_parts.append(engine)
+        self._engines.callback(engine.close)
         return engine
 
     def _adapted_to(self, objective: Objective) -> AdaptedModel:
@@ -126,12 +135,14 @@ class TrainingCore:
         self._adapted.append((objective, self._ready(model, data)))
         return self._adapted[-1][1]
 
-    def _ready(self, model: BlockModel, data: JobData) -> AdaptedModel:
+    def _ready(self, model: BlockModel, data: ClientData) -> AdaptedModel:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
-        return AdaptedModel(model, initial, self.engine_for(model, data), data)
+        engine = self.engine_for(model, data)
+        self._engines.callback(engine.close)
+        return AdaptedModel(model, initial, engine, data)
 
-    def engine_for(self, model: BlockModel, data: JobData | None = None) -> Engine:
+    def engine_for(self, model: BlockModel, data: ClientData | None = None) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
         spec, data = self._spec, self.data if data is None else data
         given = EngineInputs(model, data, self._device, self._workers, spec.precision)
@@ -140,13 +151,10 @@ class TrainingCore:
         return engine if self._wrapper is None or not entry.alike else self._wrapper(engine, given, self._seed)
 
     def close(self) -> None:
-        for each in [self._own, *(adapted for _, adapted in self._adapted)]:
-            each.engine.close()
-        for parts in self._of_parts:
-            parts.close()
+        self._engines.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

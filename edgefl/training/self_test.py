@@ -25,13 +25,7 @@ SAMPLES = 8
 _ATTEMPTS = 3
 """Two computations that round differently may fall on different sides of a kink, such as that of a ReLU."""
 
-_OPTIMIZERS: dict[str, Any] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-    "rmsprop": torch.optim.RMSprop,
-}
+_OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in ("SGD", "Adam", "AdamW", "Adagrad", "RMSprop")}
 
 _Found = dict[str, Tensor]
 """Tensors by what they are, in words."""

@@ -27,9 +27,9 @@ from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottlenecks_of
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.rerun.verify import verify
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_inputs import ClientData
 
 from ..small_runs import replay
 

@@ -15,7 +15,7 @@ from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult, comparison, verdict
-from edgefl.report.page import page
+from edgefl.report.page.sections import page
 from edgefl.report.pictures import accuracy_figure
 from edgefl.rerun.inverse import ask
 from edgefl.rerun.verify import verify

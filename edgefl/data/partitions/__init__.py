@@ -13,7 +13,3 @@ from edgefl.data.partitions.label_level import LabelLevel
 AnyPartition = Annotated[
     Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Natural | ByFile | Flwr, Field(discriminator="kind")
 ]
-
-__all__ = [
-    "AnyPartition", "ByFile", "Dirichlet", "Flwr", "Iid", "LabelLevel", "Natural", "Quantity", "SortAndPartition",
-]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -22,11 +22,9 @@ class Natural(Partition):
     Only for data sets with an owner for each sample: ``shakespeare``, or data of your own with clients.
     """
 
-    kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
+    by_owner: ClassVar[bool] = True
 
-    @property
-    def by_owner(self) -> bool:
-        return True
+    kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the owners are unknown before the data are read."""
@@ -76,12 +74,10 @@ class ByFile(Partition):
     scenario is the k-th client of the file, in ascending order.
     """
 
+    by_owner: ClassVar[bool] = True
+
     kind: Literal["file"] = Field(default="file", description="a file that lists the samples of each client")
     file: InputFile = Field(description="the file, .csv or .json")
-
-    @property
-    def by_owner(self) -> bool:
-        return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the file is read when a run begins."""

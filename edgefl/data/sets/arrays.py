@@ -52,16 +52,10 @@ class Arrays(SplitData, OwnArrays):
 
     def _of(self, field: str, name: str, inputs: Inputs, target: str, client: str | None) -> Raw:
         with locating(field=field):
-            path = find_input(name)
-        file = open_arrays(path)
-        one = isinstance(inputs, str)
-        if one and inputs not in file.names:
+            file = open_arrays(find_input(name))
+        if isinstance(inputs, str) and inputs not in file.names:
             both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
             keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
             message = f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})"
-            raise UserError(message, file=str(path))
-        values = file.read(inputs) if isinstance(inputs, str) else file.read_columns(inputs)
-        client = "client" if client is None and "client" in file.names else client
-        clients = None if client is None else file.read(client)
-        names = str(inputs) if one else ", ".join(inputs), target, client or "client"
-        return Raw(values, file.read(target), clients, names, str(path))
+            raise UserError(message, file=file.place)
+        return Raw.of(file, inputs, target, client or ("client" if "client" in file.names else None))

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgefl.data.array_files import of_column
+from edgefl.data.array_files import ArrayFile, of_column
 from edgefl.data.own_data import Encoded, OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, locating, nearest, optional
@@ -52,17 +52,13 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
         def column(name: str) -> Any:
             import pyarrow
 
-            if name not in split.column_names:
-                hint = nearest(name, split.column_names)
-                raise UserError(f"no column '{name}' in this data set; {hint}", file=place)
             values = split.select_columns([name]).with_format("arrow")[:][name]
             values = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
             return of_column(values, name, place, self.size, self.colours)
 
-        inputs, labels = column(self.inputs), column(self.target)
-        client = None if self.client is None else column(self.client)
-        classes = getattr(split.features[self.target], "num_classes", None)
-        return Raw(inputs, labels, client, (self.inputs, self.target, self.client or ""), place, classes)
+        file = ArrayFile(place, "column", split.column_names, column, "data set")
+        classes = getattr(split.features.get(self.target), "num_classes", None)
+        return Raw.of(file, self.inputs, self.target, self.client, classes)
 
 
 def _loaded(folder: Path) -> Any:

@@ -68,9 +68,7 @@ class ImageFolder(SplitData, Encoded):
         if not images:
             raise UserError("expected images, found none", file=str(folder))
         paths, labels = zip(*images, strict=True)
-        pictures = Pictures(
-            lambda index: Path(paths[index]), lambda index: paths[index], np.arange(len(paths)), self.size, self.colours
-        )
+        pictures = Pictures.of_files(paths, self.size, self.colours)
         return Raw(pictures, np.array(labels), None, ("images", "classes", ""), str(folder), self.classes)
 
 

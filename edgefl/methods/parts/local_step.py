@@ -19,6 +19,9 @@ from edgefl.models.random_layers import backward_of, drawn_from
 from edgefl.options import Component
 from edgefl.torch_settings import Precision, computing
 
+Lr = float | Tensor
+"""η of a local step: a number or, for rules with :attr:`LocalRule.lr_on_device`, a tensor ``[]`` on the device."""
+
 
 class LocalRule(Component):
     """The use of the gradient in a local step; its fields are the options in addition to :class:`LocalOptions`.
@@ -68,14 +71,12 @@ class LocalRule(Component):
     def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         """The ``memory`` before the first step of a job of ``steps`` local steps."""
 
-    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
+    def point(self, parameters: Tensor, memory: State, lr: Lr) -> Tensor:
         """The point at which the gradient is computed; by default the parameters. A rule may look ahead."""
         return parameters
 
     @abstractmethod
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
 
         ``gradient`` was computed at :meth:`point`; ``lr`` is η_t of the round.
@@ -187,7 +188,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     buffers: Tensor,
     batch: Batch,
     context: Context,
-    memory: dict[str, Tensor],
+    memory: State,
     options: StepOptions,
     lr: float,
     *,
@@ -230,7 +231,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     return rule.update(parameters, gradient, memory, options, lr), loss
 
 
-def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:
+def stepped_(parameters: Tensor, step: Tensor, lr: Lr) -> Tensor:
     """θ - η d, in place; η may be a tensor ``[]`` on the device.
 
     >>> import torch
@@ -270,9 +271,7 @@ class Sgd(LocalRule):
     def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
         step = direction(parameters, gradient, options)
         if options.momentum:

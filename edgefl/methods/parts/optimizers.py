@@ -16,7 +16,7 @@ from edgefl.errors import UserError
 from edgefl.input_file import InputCode
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_step import LocalRule, Sgd, clipped, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Lr, Sgd, clipped, direction, stepped_
 from edgefl.methods.parts.step_options import StepOptions
 from edgefl.options import Component, kind_or, of_kind
 from edgefl.registry import class_of
@@ -38,9 +38,6 @@ class KeptState(ClientState):
 
     def first(self, received: Tensor, parameter_count: int) -> State:
         return self.rule.first(received[..., :parameter_count])
-
-    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
-        return {name: vectors[name] for name in self.vectors}
 
 
 class KeptSgd(Sgd):
@@ -122,13 +119,11 @@ class Adam(Optimizer):
     def slots(self) -> tuple[str, ...]:
         return ("step", "exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
 
-    def direction(self, parameters: Tensor, gradient: Tensor, options: StepOptions, lr: float | Tensor) -> Tensor:
+    def direction(self, parameters: Tensor, gradient: Tensor, options: StepOptions, lr: Lr) -> Tensor:
         """The gradient of the moments, after clipping and weight decay."""
         return direction(parameters, gradient, options)
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         step, (first, second) = memory["step"].add_(1), self.betas
         gradient = self.direction(parameters, gradient, options, lr)
         counted = torch._C._len_torch_dispatch_stack()  # the cost of a device is that of the lines below
@@ -154,7 +149,7 @@ class AdamW(Adam):
 
     kind: Literal["adamw"] = "adamw"  # type: ignore[assignment]
 
-    def direction(self, parameters: Tensor, gradient: Tensor, options: StepOptions, lr: float | Tensor) -> Tensor:
+    def direction(self, parameters: Tensor, gradient: Tensor, options: StepOptions, lr: Lr) -> Tensor:
         if options.weight_decay:
             for place in options.decayed:
                 parameters[..., place].mul_(1 - lr * options.weight_decay)
@@ -177,9 +172,7 @@ class Adagrad(Optimizer):
         state = super().first(parameters)
         return {**state, "sum": state["sum"] + self.initial_accumulator_value}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         step = memory["step"].add_(1)
         gradient = direction(parameters, gradient, options)
         total = memory["sum"].addcmul_(gradient, gradient)
@@ -200,9 +193,7 @@ class RMSprop(Optimizer):
         others = {"grad_avg": self.centered, "momentum_buffer": self.momentum > 0}
         return ("square_avg", *(name for name, has in others.items() if has))
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: StepOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         gradient = direction(parameters, gradient, options)
         square = memory["square_avg"].mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
         if self.centered:

@@ -11,7 +11,7 @@ from edgefl.fleet.profile import Evidence
 from edgefl.record.figures import at
 from edgefl.report.page.series import Series
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import flat_values, option_words, run_names
+from edgefl.report.rows import flat_values, named, option_words
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import mean_or_none
 from edgefl.report.timeline.usage import ClientUse, by_device, use_of_clients
@@ -124,7 +124,7 @@ def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     Runs without devices and links are left out.
     """
     found = []
-    for name, run in zip(run_names(runs), runs, strict=True):
+    for name, run in named(runs).items():
         links = {"topology": run.option("network.topology"), **(run.option("network.links") or {})}
         words = [(link, _words(spec)) for link, spec in links.items() if spec]
         if run.fleet or words:
@@ -158,7 +158,6 @@ def _share(group: Mapping[str, Any]) -> str:
 
 
 def _nominal(figure: Any) -> float | None:
-    """The nominal value of a profile's figure, which may have bounds."""
     value = figure.get("nominal") if isinstance(figure, dict) else figure
     return float(value) if isinstance(value, int | float) else None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgefl.record.figures import COSTS, figure, spent_by_round
+from edgefl.record.figures import COSTS, QUANTITIES, figure, spent_by_round
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curves_of
@@ -89,13 +89,12 @@ def _held(series: Series, *, trained: bool) -> list[dict[str, Any]]:
         last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
         known = last >= 0
         amounts: dict[str, Any] = {kind: _short(spent[kind][known]) for kind in COSTS}
-        total = {kind: figure(result, kind) for kind in COSTS}
+        total = {kind: figure(result, QUANTITIES[kind]) for kind in COSTS}
         found.append({"seed": result.seed, **amounts, "value": _short(values[last[known]]), "total": total})
     return found
 
 
 def _short(values: Any) -> list[float]:
-    """Numbers for JSON, with seven significant digits."""
     return [float(f"{value:.7g}") for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
@@ -128,15 +127,4 @@ def front(points: Sequence[Point], metric: Metric = ACCURACY) -> list[Point]:
     for point in sorted(points, key=lambda point: (point.cost, -sign * point.value, point.series)):
         if not found or sign * point.value > sign * found[-1].value:
             found.append(point)
-    return found
-
-
-def stretches(points: Sequence[Point]) -> list[tuple[Point, Point]]:
-    """The first and last point of each run of successive front points that belong to the same series."""
-    found: list[tuple[Point, Point]] = []
-    for point in points:
-        if found and found[-1][1].series == point.series:
-            found[-1] = (found[-1][0], point)
-        else:
-            found.append((point, point))
     return found

@@ -12,12 +12,12 @@ from edgefl.methods.parts.payload import BASE, Part
 from edgefl.methods.parts.server import Weighting
 from edgefl.network.topology import Node
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import CellPrefetch
 from edgefl.simulation.protocols.base import PROTOCOLS, Course, RoundsSpec
 from edgefl.simulation.protocols.round_by_round import RoundByRound
 from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.world import World
 
 
