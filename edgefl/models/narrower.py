@@ -47,9 +47,8 @@ class Cut:
         self._axes = traced_axes(whole)
         sizes = sizes_of([axis for axes in self._axes for axis in axes])
         if not sizes:
-            raise UserError(
-                "the model cannot be trained at a smaller width: no layer has channels that can be left out"
-            )
+            message = "the model cannot be trained at a smaller width: no layer has channels that can be left out"
+            raise UserError(message)
         self._counts = {group: (size, kept_channels(size, share, rounding)) for group, size in sizes.items()}
         self._known: tuple[int, Tensor] | None = None
         self.model = self._narrow()

@@ -217,9 +217,8 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
     """
     if len(sample_shape) != 3 or min(sample_shape[1:]) < least:
         shape = "×".join(map(str, sample_shape))
-        raise UserError(
-            f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"
-        )
+        message = f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"
+        raise UserError(message)
     channels, height, width = sample_shape
     return channels, height, width
 
