@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -175,16 +175,18 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     if not found:
         chosen = " and ".join(f"{name} {value}" for name, value in columns.where.items())
         raise UserError(f"expected rows {f'with {chosen}' if chosen else 'below the header'}, found none")
-    traces: dict[str, StepTrace] = {}
-    for name, rows in found.items():
+    return dict(_checked(columns, found))
+
+
+def _checked(columns: TraceColumns, found: Mapping[str, _Rows]) -> Iterator[tuple[str, StepTrace]]:
+    for place, (name, rows) in enumerate(found.items()):
         of = f" of the trace '{name}'" if name else ""
         clock = Clock(columns.time, columns.time_format, float(rows.first or 0), sorted(rows.clock))
         if (refusal := clock.refused(rows.times, rows.rates)) is not None:
             raise UserError(f"{columns.time}: found a period{of} of {refusal}")
-        if not traces and (doubt := clock.doubted(rows.rates)):
+        if not place and (doubt := clock.doubted(rows.rates)):
             warnings.warn(doubt, Note, stacklevel=1)
-        traces[name] = _trace(rows, clock.moments, of)
-    return traces
+        yield name, _trace(rows, clock.moments, of)
 
 
 def _trace(rows: _Rows, moments: list[float], of: str) -> StepTrace:
