@@ -39,9 +39,8 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
     import matplotlib
 
     undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context(
-        {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "edgefl"}
-    ):
+    settings: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "edgefl"}
+    with matplotlib.rc_context(settings):
         figure.savefig(file, dpi=160, format=form, metadata=undated.get(form))
 
 

@@ -159,11 +159,9 @@ def answers(run: RunResult) -> list[str]:
     """The best method, and the first method at each target; without training the cheapest method of a round."""
     only = f"only the baseline {listed(run.baselines)} ran" if run.baselines == run.labels else ""
     if not run.trained:
-        return [
-            f"Least {COSTS[kind]} a round:  {_standing(standing, kind)}"
-            for kind, standing in _per_round(run).items()
-            if standing is not None
-        ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
+        least = {COSTS[kind]: _standing(each, kind) for kind, each in _per_round(run).items() if each is not None}
+        nothing = f"There is nothing to compare: {only or 'no method completed a round with every seed'}."
+        return [f"Least {name} a round:  {answer}" for name, answer in least.items()] or [nothing]
     limits, rounds = limits_of(run), {each.rounds for label in run.compared for each in run.moments[label]}
     after = "1 round" if rounds == {1} else f"{span(rounds)} rounds"
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {after}:"
