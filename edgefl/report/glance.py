@@ -9,6 +9,7 @@ from statistics import median
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
 from edgefl.record.summary import SeedResult
+from edgefl.record.tables import read_events
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
 from edgefl.report.paired import FEWEST_SEEDS, Comparison, compare_metric, compare_target, compared, figures_by_seed
@@ -202,8 +203,6 @@ def _never_trained(run: RunResult, label: str) -> str:
     """How many clients kept the first model, if each has its own: ``; 10 of 20 clients never trained``."""
     if run.entry(label).get("method") != "local" or not all(run.of(label, s).events.is_file() for s in run.seeds):
         return ""
-    from edgefl.record.tables import read_events  # imports pyarrow
-
     clients, left = run.scenario["data"]["clients"], set()
     for each in run.moments[label]:
         events = read_events(run.of(label, each.seed).events, ["compute_end", "compute_partial"])
