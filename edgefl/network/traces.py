@@ -5,8 +5,9 @@ import itertools
 import math
 import os
 import re
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import UserError, locating, nearest
+from edgefl.errors import Note, UserError, locating, nearest
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat
@@ -174,13 +175,21 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     if not found:
         chosen = " and ".join(f"{name} {value}" for name, value in columns.where.items())
         raise UserError(f"expected rows {f'with {chosen}' if chosen else 'below the header'}, found none")
-    return {name: _trace(columns, f" of the trace '{name}'" if name else "", rows) for name, rows in found.items()}
+    return dict(_checked(columns, found))
 
 
-def _trace(columns: TraceColumns, of: str, rows: _Rows) -> StepTrace:
-    clock = Clock(columns.time, columns.time_format, float(rows.first or 0), moments := sorted(rows.clock))
-    if (refusal := clock.refused(rows.times, rows.rates)) is not None:
-        raise UserError(f"{columns.time}: found a period{of} of {refusal}")
+def _checked(columns: TraceColumns, found: Mapping[str, _Rows]) -> Iterator[tuple[str, StepTrace]]:
+    for place, (name, rows) in enumerate(found.items()):
+        of = f" of the trace '{name}'" if name else ""
+        clock = Clock(columns.time, columns.time_format, float(rows.first or 0), sorted(rows.clock))
+        if (refusal := clock.refused(rows.times, rows.rates)) is not None:
+            raise UserError(f"{columns.time}: found a period{of} of {refusal}")
+        if not place and (doubt := clock.doubted(rows.rates)):
+            warnings.warn(doubt, Note, stacklevel=1)
+        yield name, _trace(rows, clock.moments, of)
+
+
+def _trace(rows: _Rows, moments: list[float], of: str) -> StepTrace:
     counts = Counter(rows.times)
     if len(counts) < 2:
         raise UserError(f"expected rates at two times or more{of}, found {len(counts)}")
@@ -276,13 +285,13 @@ def _read(file: str, _stamp: tuple[int, int], form: str | TraceColumns, every: f
     if form == "mahimahi":
         return {"": read_mahimahi(file, every=every)}
     if form in SIX_COLUMNS:
-        return {"": _six_columns(_text(file))}
+        return {"": _six_columns(read_text(file, what="a trace"))}
     if form == "fedscale":
         kilobits = read_capacities(file, "communication")
         return {name: StepTrace([0.0], [1000.0 * rate], period=1.0) for name, rate in kilobits.items()}
     columns = PRESETS[form] if isinstance(form, str) else form
     numbered = all(map(str.isdigit, columns.read))
-    return read_table(csv_table(_text(file), numbered=numbered), columns)
+    return read_table(csv_table(read_text(file, what="a trace"), numbered=numbered), columns)
 
 
 def _scaled(trace: StepTrace, scale: float) -> StepTrace:
@@ -313,7 +322,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:
         raise UserError(f"expected an interval that is a multiple of 1 ms, found {every} s")
-    words = [line.strip() for line in _text(file).splitlines() if line.strip()]
+    words = [line.strip() for line in read_text(file, what="a trace").splitlines() if line.strip()]
     wrong = next((word for word in words if not re.fullmatch(r"[+-]?\d{1,15}", word, re.ASCII)), None)
     if wrong is not None:
         message = f"expected one whole millisecond of at most 15 digits a line, found {shown(wrong)}"
@@ -354,7 +363,3 @@ def _six_columns(text: str) -> StepTrace:
     if not starts:
         raise UserError("expected lines of six columns, found none")
     return StepTrace(starts, rates, period=passed / 1000.0)
-
-
-def _text(file: str | Path) -> str:
-    return read_text(file, what="a trace")

@@ -86,13 +86,11 @@ class MethodLearner:
         self._digests = Digests("", digest_of_model(initial))
 
     def submit(self, job: TrainingJob) -> None:
-        """Register a job that has started in the simulation; nothing is trained yet."""
         self._waiting[job.id] = job
         if self._method.state is not None:
             self._states.submitted(job)
 
     def received(self, client: int, version: int) -> None:
-        """Keep the latest version for the client's next job."""
         self._broadcast[client] = version
 
     def discard(self, job: JobId) -> None:
@@ -102,11 +100,6 @@ class MethodLearner:
         self._forget()
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """Train the required jobs and compute model ``version + 1`` from their deltas.
-
-        ``jobs`` are those whose results arrived, in any order; without any, the model does not change. ``round`` sets
-        the learning rate that a server update may read. Without ``mixing``, all updates have full weight.
-        """
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
         with neutral_torch(), torch.no_grad():
             self._train([*jobs, *old])
@@ -142,7 +135,6 @@ class MethodLearner:
         return self._digests
 
     def feedback(self, job: JobId) -> Feedback:
-        """The feedback values of a job that was in its client's last aggregation."""
         return self._feedback[job.client][job]
 
     def evaluate(self, version: int) -> Evaluation:

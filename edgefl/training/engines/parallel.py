@@ -64,14 +64,12 @@ class ParallelEngine:
         data: ClientData,
         workers: int,  # number of concurrent jobs, at least 1
         precision: Precision = "float32",
-        *,
-        # seconds of training before worker processes start, unless some are ready already; None: never
-        settled: float | None = SETTLED_SECONDS,
     ) -> None:
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
         self._here = SequentialEngine(model, data, precision)
         self._pool: PoolTraining | None = None
-        self._settled = settled if workers > 1 else None
+        # seconds of training before worker processes start, unless some are ready already; None: never
+        self._settled = SETTLED_SECONDS if workers > 1 else None
         self._unsendable: list[object] = []
         self._seconds = 0.0
 
@@ -155,7 +153,7 @@ class PoolTraining:
         except OSError as error:
             raise PoolBroken(f"no shared memory is available for worker processes: {error}") from None
         self._memory = self._buffer.memory
-        self._common = Region(self._memory, 0, room)
+        self._room = room
         self._regions = [((1 + slot) * room, room) for slot in range(slots)]
         self._inputs = SharedInputs(
             self._model.token, self._data.token, self._buffer.token, self._buffer.size, precision
@@ -173,8 +171,8 @@ class PoolTraining:
         tensors = [split(task)[1] for task in tasks]
         readers = Counter(id(tensor) for named in tensors for tensor in named.values())
         several = {id(each): each for named in tensors for each in named.values() if readers[id(each)] > 1}
-        self._common.clear()
-        common = {number: self._common.put(tensor) for number, tensor in several.items()}
+        shared = Region(self._memory, 0, self._room)
+        common = {number: shared.put(tensor) for number, tensor in several.items()}
         free, regions = list(self._regions), dict[int, tuple[int, int]]()
         results: dict[int, JobResult] = {}
 
@@ -195,8 +193,10 @@ class PoolTraining:
 
     def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
         """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order."""
-        self._common.clear()
-        weights, how = self._common.put(vector), _sendable(cloudpickle.dumps, mode, "the mode of an evaluation")
+        weights, how = (
+            Region(self._memory, 0, self._room).put(vector),
+            _sendable(cloudpickle.dumps, mode, "the mode of an evaluation"),
+        )
         size = max(1, -(-batches // self._pool.size))
         shares = [range(start, min(start + size, batches)) for start in range(0, batches, size)]
         scores: dict[int, list[BatchScore]] = {}
