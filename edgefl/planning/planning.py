@@ -238,18 +238,12 @@ def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Mapping[str
     return f"clients that return no update{lost and f' ({lost})'}"
 
 
-_PHASES = {
-    "compute": ("computing", "on "),
-    "download": ("downloads", "over the "),
-    "upload": ("uploads", "over the "),
-    "framework": ("waiting", "for "),
-    "waiting": ("waiting", "for "),
-}
+_PHASES = {"compute": ("computing", "on "), "download": ("downloads", "over the "), "upload": ("uploads", "over the ")}
 
 
 def _in_words(counts: Sequence[tuple[Bottleneck, int]]) -> str:
     (limit, count), *_ = counts
-    phase, preposition = _PHASES[limit.phase]
+    phase, preposition = _PHASES.get(limit.phase, ("waiting", "for "))
     name = f"link {limit.name}" if "→" in limit.name else limit.name
     rounds = sum(number for each, number in counts if each.phase == limit.phase)
     of_all = f"({rounds} of {counted(sum(number for _, number in counts), 'round')})"

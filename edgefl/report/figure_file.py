@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> Figure:
-    """Return a matplotlib figure with these options of its class, without pyplot, so no window system is needed.
-
-    Notebooks show it, although only pyplot would register matplotlib's figures there.
-    """
+    """A matplotlib figure with these options of its class, without pyplot and its windows; notebooks show it, too."""
     from matplotlib.figure import Figure
 
     class Picture(Figure):

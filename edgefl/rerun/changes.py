@@ -43,10 +43,9 @@ def with_bandwidth(setup: Setup, factor: float) -> Setup:
 
 def with_draw(setup: Setup, draw: int) -> Setup:
     """Draw the shares in queues (``queue: fifo``) again; 0 is the run's own draw."""
-    queue = setup.transport.queue
-    return (
-        setup if queue is None else replace(setup, transport=replace(setup.transport, queue=replace(queue, draw=draw)))
-    )
+    if (queue := setup.transport.queue) is None:
+        return setup
+    return replace(setup, transport=replace(setup.transport, queue=replace(queue, draw=draw)))
 
 
 def varied(scenario: Scenario, path: str, factor: float) -> Scenario:

@@ -45,11 +45,9 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     round = next(each for each in timeline.rounds if each.number == number)
     bars = _bars(timeline, number, window)
     prefetching = {name for name, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
-    rows = sorted(bars, key=lambda name: (name in prefetching, max(bar.ended for bar in bars[name]), name))
-    rows = [
-        *[name for name in rows if name not in prefetching][-_ROWS:],
-        *[name for name in rows if name in prefetching][:_ROWS],
-    ]
+    ordered = sorted(bars, key=lambda name: (max(bar.ended for bar in bars[name]), name))
+    rows = [name for name in ordered if name not in prefetching][-_ROWS:]
+    rows += [name for name in ordered if name in prefetching][:_ROWS]
     figure = new_figure(figsize=(9.5, max(2.6, 0.3 * len(rows) + 1.6)), layout="constrained")
     ax = figure.subplots()
     for row, name in enumerate(rows):
@@ -92,11 +90,9 @@ def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Ba
 def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
     from matplotlib.patches import Patch
 
-    drawn = {word: looks for word, looks in _LOOKS.items() if any(bar.word == word for bar in bars)}
-    handles = [
-        Patch(label=word, edgecolor="white", facecolor=looks["color"], hatch=looks["hatch"])
-        for word, looks in drawn.items()
-    ]
+    words = {bar.word for bar in bars}
+    drawn = [(word, looks["color"], looks["hatch"]) for word, looks in _LOOKS.items() if word in words]
+    handles = [Patch(label=word, edgecolor="white", facecolor=colour, hatch=hatch) for word, colour, hatch in drawn]
     if not all(bar.whole for bar in bars):
         handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
