@@ -21,11 +21,6 @@ BATCH, DEVICE_BATCH = 128, 1024
 """Images in an evaluation batch on a CPU, with every engine, and on an accelerator, which a small batch leaves idle."""
 
 
-def batch_on(device: torch.device) -> int:
-    """Images in an evaluation batch on a device."""
-    return BATCH if device.type == "cpu" else DEVICE_BATCH
-
-
 class EvaluatedSamples:
     """Samples to evaluate a model on, at ``indices`` of a data set."""
 
@@ -34,7 +29,7 @@ class EvaluatedSamples:
 
     def evaluation(self) -> list[slice]:
         """The samples as consecutive batches of a fixed size."""
-        size = batch_on(self._evaluated.device)
+        size = BATCH if self._evaluated.device.type == "cpu" else DEVICE_BATCH
         return [slice(start, start + size) for start in range(0, len(self._indices), size)]
 
     def evaluation_batch(self, place: slice) -> Batch:
