@@ -31,9 +31,10 @@ def row_of(key: StepKey, cost: StepCost) -> StepRow:
     return StepRow(**{**figures, **parts, "operators": operators})
 
 
-def _times(cost: StepCost, factor: float) -> StepCost:
-    operators = tuple(replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in cost.operators)
-    return replace(cost, operators=operators, training_flops=cost.training_flops * factor)
+def scaled_step(step: StepCost, factor: float) -> StepCost:
+    """Return a step with ``factor`` times the FLOPs and bytes in the same number of operators."""
+    operators = tuple(replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in step.operators)
+    return replace(step, operators=operators, training_flops=step.training_flops * factor)
 
 
 class StepCosts:
@@ -74,7 +75,7 @@ class StepCosts:
                     self._plain if paper else method, model.model.depth if paper else blocks, batch, backend
                 )
                 if paper:
-                    cost = _times(cost, paper_factor(self.method, alpha, self._model.model.depth) or 1.0)
+                    cost = scaled_step(cost, paper_factor(self.method, alpha, self._model.model.depth) or 1.0)
             self.used[key] = cost
             note_uncounted(cost.operators)
         return self.used[key]

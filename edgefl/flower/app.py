@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import pkgutil
 import re
 import sys
 import traceback
@@ -138,11 +139,8 @@ def _is_of(module: Any, folder: Path) -> bool:
 
 
 def _component(reference: str, kind: type, spec: AppSpec) -> Any:
-    module, _, attributes = reference.partition(":")
     try:
-        found: Any = importlib.import_module(module)
-        for name in attributes.split("."):
-            found = getattr(found, name)
+        found: Any = pkgutil.resolve_name(reference)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the app may call sys.exit

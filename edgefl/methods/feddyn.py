@@ -4,10 +4,8 @@
 2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
@@ -16,10 +14,9 @@ from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 
 
@@ -42,6 +39,10 @@ class FedDyn(Objective):
     side_by_side = property(lambda self: self.base.side_by_side)
     evaluates_clients = property(lambda self: self.base.evaluates_clients)
     blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[pydantic-field]
+    adapt = property(lambda self: self.base.adapt)  # type: ignore[pydantic-field]
+    evaluation_mode = property(lambda self: self.base.evaluation_mode)  # type: ignore[pydantic-field]
+    variants = property(lambda self: self.base.variants)  # type: ignore[pydantic-field]
+    draw = property(lambda self: self.base.draw)  # type: ignore[pydantic-field]
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
@@ -58,18 +59,6 @@ class FedDyn(Objective):
         alpha = self.alpha / context.client["relative_size"] if self.scale_alpha else self.alpha
         penalty = alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
         return Loss(loss.total + penalty, loss.cross_entropy)
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        return self.base.adapt(model)
-
-    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        return self.base.evaluation_mode(model)
-
-    def variants(self, model: BlockModel) -> Sequence[Variant]:
-        return self.base.variants(model)
-
-    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        return self.base.draw(generator, batch)
 
 
 class Drift(ClientState):

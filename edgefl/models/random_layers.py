@@ -196,7 +196,7 @@ def _drawing(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callab
     """A function that makes a tensor like another, or of a size."""
 
     def drawn(self: RandomFunctions, *given: Any, **options: Any) -> Tensor:
-        first = given[0] if given else options.get("input", options.get("size"))
+        first: Any = given[0] if given else options.get("input", options.get("size"))
         dtype = options.get("dtype") or (first.dtype if isinstance(first, Tensor) else torch.float32)
         shape = first.shape if isinstance(first, Tensor) else given if isinstance(first, int) else first
         return draw(self, shape).to(dtype)

@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -175,21 +175,17 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     if not found:
         chosen = " and ".join(f"{name} {value}" for name, value in columns.where.items())
         raise UserError(f"expected rows {f'with {chosen}' if chosen else 'below the header'}, found none")
-    return dict(_checked(columns, found))
+    first = next(iter(found))
+    return {name: _trace(columns, name, rows, doubts=name == first) for name, rows in found.items()}
 
 
-def _checked(columns: TraceColumns, found: Mapping[str, _Rows]) -> Iterator[tuple[str, StepTrace]]:
-    for place, (name, rows) in enumerate(found.items()):
-        of = f" of the trace '{name}'" if name else ""
-        clock = Clock(columns.time, columns.time_format, float(rows.first or 0), sorted(rows.clock))
-        if (refusal := clock.refused(rows.times, rows.rates)) is not None:
-            raise UserError(f"{columns.time}: found a period{of} of {refusal}")
-        if not place and (doubt := clock.doubted(rows.rates)):
-            warnings.warn(doubt, Note, stacklevel=1)
-        yield name, _trace(rows, clock.moments, of)
-
-
-def _trace(rows: _Rows, moments: list[float], of: str) -> StepTrace:
+def _trace(columns: TraceColumns, name: str, rows: _Rows, *, doubts: bool) -> StepTrace:
+    of, moments = f" of the trace '{name}'" if name else "", sorted(rows.clock)
+    clock = Clock(columns.time, columns.time_format, float(rows.first or 0), moments)
+    if (refusal := clock.refused(rows.times, rows.rates)) is not None:
+        raise UserError(f"{columns.time}: found a period{of} of {refusal}")
+    if doubts and (doubt := clock.doubted(rows.rates)):
+        warnings.warn(doubt, Note, stacklevel=1)
     counts = Counter(rows.times)
     if len(counts) < 2:
         raise UserError(f"expected rates at two times or more{of}, found {len(counts)}")

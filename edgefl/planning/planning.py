@@ -84,12 +84,12 @@ def _device_plan(
     )
 
 
-def _lost(total: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
-
-
 def _mean(total: float, count: float) -> float | None:
     return total / count if count > 1e-9 else None
+
+
+def _lost(total: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
 
 
 def _why(peak: float, training: Range, device: str) -> str:

@@ -202,11 +202,11 @@ def _figure(quantity: Quantity, rows: Sequence[Row]) -> Column:
 
 def _everything(rows: Sequence[Row]) -> list[Column]:
     """The columns of CSV."""
-    found = [hidden([row.run for row in rows], "run"), hidden([row.label for row in rows], "method")]
-    found.append(hidden([row.seeds for row in rows], "seeds"))
-    shown = [(each.place or each.name, each.name) for each in all_figures()]
-    shown = [(key, name) for key, name in shown if any(key in row.figures for row in rows)]
-    found += [hidden([row[key] or NO_ESTIMATE for row in rows], name) for key, name in shown]
+    facts = {"run": "run", "label": "method", "seeds": "seeds"}
+    found = [hidden([getattr(row, field) for row in rows], key) for field, key in facts.items()]
+    keys = {each.place or each.name: each.name for each in all_figures()}
+    shown = {key: name for key, name in keys.items() if any(key in row.figures for row in rows)}
+    found += [hidden([row[key] or NO_ESTIMATE for row in rows], name) for key, name in shown.items()]
     stops = [" ".join(f"{reason}:{count}" for reason, count in row.stops) for row in rows]
     return [*found, *targets(rows), hidden(stops, "stop")]
 

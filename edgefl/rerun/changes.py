@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
+from edgefl.experiment.step_costs import scaled_step
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
@@ -135,13 +136,8 @@ def with_larger_model(setup: Setup, factor: float, *, steps: Mapping[StepKey, St
 
 
 def larger_step(step: StepCost, factor: float) -> StepCost:
-    """A step with ``factor`` times the FLOPs and bytes in the same number of operators."""
-    return replace(
-        step,
-        operators=tuple(replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in step.operators),
-        training_flops=step.training_flops * factor,
-        peak_memory_bytes=round(step.peak_memory_bytes * factor),
-    )
+    """A :func:`~edgefl.experiment.step_costs.scaled_step` with ``factor`` times the peak memory."""
+    return replace(scaled_step(step, factor), peak_memory_bytes=round(step.peak_memory_bytes * factor))
 
 
 def _with_profiles(setup: Setup, change: Callable[[DeviceProfile], DeviceProfile]) -> Setup:

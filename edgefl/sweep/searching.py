@@ -105,10 +105,8 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
     optuna = optional("optuna", "optuna", field="sweep.optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space = _space(optuna, spec)
-    studies = {
-        method: optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=options.seed))
-        for method in methods
-    }
+    sampler, create = optuna.samplers.TPESampler, optuna.create_study
+    studies = {each: create(direction="maximize", sampler=sampler(seed=options.seed)) for each in methods}
     for start in range(0, options.trials, options.together):
         count = min(options.together, options.trials - start)
         asked = [(study, study.ask(space), method) for method, study in studies.items() for _ in range(count)]

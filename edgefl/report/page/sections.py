@@ -109,8 +109,7 @@ def _outcome(runs: Sequence[RunResult], *, trained: bool) -> dict[str, Any]:
     if len(runs) > 1:
         return {"shown": side_by_side(*runs), "pictures": pictures, "steps": []}
     run, table = runs[0], glance(runs[0])
-    ends = [column for column in table.columns if column.key == "stop"]
-    columns = [column for column in table.columns if column.key != "stop"]
+    columns, ends = table.columns[:-1], table.columns[-1:]
     notes = [*(f"{each.head}: {by_label(columns[0].cells, each.cells)}." for each in ends), *table.notes]
     steps = [line[:9].split() + line[9:].split("   ") for line in next_steps(run, run.path)[1:]]
     return {"shown": Table(marked(run, columns), notes), "pictures": pictures, "steps": steps}

@@ -110,10 +110,9 @@ class Against:
         rounds = min(counts.values(), default=0)
         figure = "the first round" if rounds == 1 else f"the first {rounds} rounds"
         seconds[figure] = {method: self.seconds_after(method, rounds) for method in counts}
-        orders = [
-            order_of(figure, *({method: pair[place] for method, pair in found.items()} for place in (0, 1)))
-            for figure, found in seconds.items()
-        ]
+        orders = []
+        for figure, found in seconds.items():
+            orders.append(order_of(figure, *({label: pair[of] for label, pair in found.items()} for of in (0, 1))))
         return [order for order in orders if order.pairs]
 
 
