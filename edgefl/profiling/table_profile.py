@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import bounds_around, rounded, value
-from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_families
-from edgefl.fleet.profile import Figure
+from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_cuda, fit_families
+from edgefl.fleet.profile import Figure, OperatorRates
 from edgefl.profiling.derived_profile import derived_profile, fitted_ratios
 from edgefl.profiling.measured_profile import with_evidence
 from edgefl.profiling.step_table import StepTable, StepTime
@@ -138,11 +138,12 @@ def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
         )
     compute = like.compute
     alone = [time.without_waiting(like) for time in times]
-    return fit_families(
-        [(time.operators, time.seconds) for time in alone],
-        operator_overhead=value(compute.operator_overhead),
-        step_overhead=value(compute.step_overhead),
-    )
+    steps = [(time.operators, time.seconds) for time in alone]
+    overheads = {name: value(getattr(compute, name)) for name in ("operator_overhead", "step_overhead")}
+    if like.backend == "cuda":
+        peak, bandwidth = value(compute.fp32_peak), value(compute.memory_bandwidth)
+        return fit_cuda(steps, peak=peak, memory_bandwidth=bandwidth, **overheads)
+    return fit_families(steps, **overheads)
 
 
 def held_out(times: Sequence[StepTime], like: DeviceProfile) -> list[Compared]:
@@ -172,10 +173,10 @@ def fitted_profile(
     factor = 1 + max(0.1, error if error is not None else 0.5)
 
     data: dict[str, Any] = like.model_dump(mode="json", exclude_none=True)
-    general = (rates.flops_per_second, rates.bytes_per_second)
+    general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
     kinds = {}
     for kind, figures in sorted(rates.kinds.items()):
-        named = zip(("fp32_achievable", "memory_bandwidth"), figures, general, strict=False)
+        named = zip(OperatorRates.model_fields, figures, general, strict=True)
         own = {
             figure: bounds_around(each, factor) for figure, each, common in named if abs(each / common - 1) > SEPARATE
         }
