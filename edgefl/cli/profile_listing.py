@@ -39,16 +39,16 @@ def list_profiles(as_json: Json = False) -> None:
     for each in sorted(profiles, key=lambda profile: profile.kind):
         *rates, idle, training = (f"{float(f'{figure:.3g}'):g}" for figure in _figures(each))
         evidence = str(each.evidence("compute")).removesuffix(f", {UNKNOWN}")
-        rows.append([each.kind, each.name, *rates, f"{idle}–{training}", evidence])
+        rows.append([each.kind, each.name, *rates, f"{idle}–{training}", evidence, each.software])
     print_table(
-        ["kind", "name", "GFLOP/s", "GB/s", "GiB", "W", "evidence"],
+        ["kind", "name", "GFLOP/s", "GB/s", "GiB", "W", "evidence", "stack"],
         rows,
         notes=[
             "GFLOP/s: fp32, achievable in training. W: the whole device, idle and in training.",
             f"evidence: what confirms the seconds of a step, and their mean error, else {UNKNOWN}. Other software than "
-            "the stack (profile show), or depthwise networks without an error, may take up to ten times as long.",
+            "the stack, or depthwise networks without an error, may take up to ten times as long.",
         ],
-        words=(0, 1, 6),
+        words=(0, 1, 6, 7),
     )
 
 
@@ -103,6 +103,7 @@ def _summary(profile: DeviceProfile) -> dict[str, Any]:
         "idle_watts": value(profile.power.idle),
         "compute_watts": value(profile.power.compute),
         "verified": profile.provenance.verified,
+        "stack": profile.software,
         "evidence": profile.evidence("compute").model_dump(mode="json", exclude_none=True),
     }
 

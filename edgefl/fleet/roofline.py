@@ -164,7 +164,7 @@ def step_evidence(profile: DeviceProfile, steps: Iterable[Iterable[Operator]]) -
 
     >>> from edgefl.fleet import load_profile
     >>> step_evidence(load_profile("raspberry-pi-5"), [])
-    'derived, ±14 %'
+    'derived, ±80 %'
     """
     plain = str(profile.evidence("compute"))
     measured = profile.compute.measured_steps

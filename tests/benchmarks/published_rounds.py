@@ -45,7 +45,10 @@ NETWORKS = {
 MOON = {"colext": ("moon", ";methods.0.projection=256")}
 """Settings of another method than FedAvg, and its options."""
 
-LIKE = dict.fromkeys(("raspberry-pi-5-torch1", "raspberry-pi-3b-plus"), "raspberry-pi-4-torch1")
+LIKE = {
+    **dict.fromkeys(("raspberry-pi-5-torch1", "raspberry-pi-3b-plus"), "raspberry-pi-4-torch1"),
+    "raspberry-pi-4-torch2": "raspberry-pi-4",
+}
 """Calibrations start from a profile that knows nothing of the board."""
 
 FITTED = ("e2fl", "yee")
@@ -71,6 +74,8 @@ def profile_of(setting: str, device: str) -> str:
     """The shipped profile of the board and its stack."""
     name = re.sub(r"^\d+x ", "", device).partition(" ")[0].replace("3b+", "3b-plus").replace("-4b", "-4")
     old = setting.startswith("e2fl") and "rpi5" not in setting
+    if setting.startswith("yee"):
+        name += "-torch2"
     return f"{name}-torch1" if old and name in {"raspberry-pi-4", "raspberry-pi-5"} else name
 
 
