@@ -103,7 +103,6 @@ def _summary(profile: DeviceProfile) -> dict[str, Any]:
         "idle_watts": value(profile.power.idle),
         "compute_watts": value(profile.power.compute),
         "verified": profile.provenance.verified,
-        "stack": profile.software,
         "evidence": profile.evidence("compute").model_dump(mode="json", exclude_none=True),
     }
 
