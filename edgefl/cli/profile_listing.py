@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -123,7 +125,7 @@ def check_profile(
 
     device = load_profile(profile)
     with quiet(as_json):
-        found = read_step_table(table)
+        found = read_step_table(table, device.backend, skip=True, progress=now_and_then(math.inf if as_json else 2))
     compared = compare(device, found)
     if picture is not None:
         from edgefl.report.command_figures import predicted_figure
@@ -143,6 +145,19 @@ def check_profile(
     own = sum(measured_step(device, each.time.operators) is not None for each in compared)
     if own:
         say(f"{own} of these steps are, or are similar to, the profile's measured steps; their errors confirm nothing.")
+
+
+def now_and_then(seconds: float = 2.0) -> Callable[[str], None]:
+    """A function that prints which step is counted, on standard error and at most once in so many seconds."""
+    said = monotonic()
+
+    def progress(text: str) -> None:
+        nonlocal said
+        if monotonic() - said > seconds:
+            say(f"Counting step {text}", err=True)
+            said = monotonic()
+
+    return progress
 
 
 def say_left_out(table: StepTable) -> None:
