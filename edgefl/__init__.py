@@ -15,7 +15,7 @@ from edgefl.version import __version__
 if TYPE_CHECKING:
     from edgefl.api import simulate
     from edgefl.errors import UserError
-    from edgefl.experiment.faults import RunsFailed
+    from edgefl.experiment import RunsFailed
     from edgefl.record.events import Listener
     from edgefl.report import RunResult
     from edgefl.scenario import Scenario, load_scenario
@@ -25,7 +25,7 @@ __all__ = ["Listener", "RunResult", "RunsFailed", "Scenario", "UserError", "__ve
 _HOME = {
     "Listener": "edgefl.record.events",
     "RunResult": "edgefl.report",
-    "RunsFailed": "edgefl.experiment.faults",
+    "RunsFailed": "edgefl.experiment",
     "Scenario": "edgefl.scenario",
     "UserError": "edgefl.errors",
     "load_scenario": "edgefl.scenario",

@@ -1,10 +1,7 @@
 """``edgefl.simulate``: run a scenario from Python."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
@@ -15,9 +12,7 @@ from edgefl.hardware import DeviceName, EngineKind
 from edgefl.record.events import Listener
 from edgefl.report import RunResult
 from edgefl.scenario import Scenario, rehearse, with_overrides
-
-if TYPE_CHECKING:
-    from edgefl.scenario.overrides import Overrides
+from edgefl.scenario.overrides import Overrides
 
 
 def simulate(

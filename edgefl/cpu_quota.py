@@ -1,18 +1,13 @@
 """A part of one processor for some processes, by a control group (cgroup) of Linux: it stands for a slower device."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from edgefl.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 """Where the hierarchies of versions 1 and 2 are mounted."""
@@ -69,9 +64,7 @@ class CpuQuota:
             ) from None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with suppress(OSError):
             for pid in (self._folder / "cgroup.procs").read_text().split():
                 with suppress(OSError):  # it has ended meanwhile

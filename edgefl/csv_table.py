@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.files import read_text
 
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -97,10 +97,8 @@ class CsvTable(NamedTuple):
 
 def read_csv(file: str | Path, *, what: str = "a CSV file") -> CsvTable:
     """Read :func:`csv_table` from a file; raises UserError, also if the file cannot be read."""
-    try:
+    with locating(file=str(file)):
         return csv_table(read_text(file, what=what))
-    except UserError as error:
-        raise error.located(file=str(file)) from None
 
 
 def csv_table(text: str, *, numbered: bool = False) -> CsvTable:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 
@@ -41,6 +42,15 @@ class UserError(EdgeflError):
         'a.yaml: network.links.5g: expected a positive rate'
         """
         return UserError(self.message, field=self.field or field, file=self.file or file)
+
+
+@contextmanager
+def locating(*, field: str | None = None, file: str | None = None) -> Iterator[None]:
+    """Errors of the user in the block get field and file, if they have none; see :meth:`UserError.located`."""
+    try:
+        yield
+    except UserError as error:
+        raise error.located(field=field, file=file) from None
 
 
 class WrongAnswer(EdgeflError):  # noqa: N818  (describes the part, not the caller)

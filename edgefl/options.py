@@ -1,8 +1,9 @@
 """The base classes of all sections of scenarios, profiles and summaries, and of all parts that a scenario can name."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator
+from pydantic import BaseModel, ConfigDict, Discriminator, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 def kind_or(default: str | None = None, number: str | None = None) -> Discriminator:
@@ -23,6 +24,22 @@ class Options(BaseModel):
     """A frozen model that allows no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _naming_keys(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Add the valid keys to the error of an unknown one."""
+        try:
+            return handler(data)
+        except ValidationError as error:
+            lines: list[InitErrorDetails] = []
+            for each in error.errors(include_url=False):
+                context = each.get("ctx", {})
+                if each["type"] == "extra_forbidden" and len(each["loc"]) == 1:
+                    context = {"keys": tuple(info.alias or name for name, info in cls.model_fields.items())}
+                kind = PydanticCustomError(each["type"], each["msg"], context)
+                lines.append({"type": kind, "loc": each["loc"], "input": each["input"]})
+            raise ValidationError.from_exception_data(cls.__name__, lines) from None
 
 
 class Component(Options):

@@ -32,11 +32,11 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, misspelt, nearest
+from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, locating, misspelt, nearest
 from edgefl.input_file import InputCode
 from edgefl.options import Options
 from edgefl.user_code import UserCode
-from edgefl.validation import shown, validated
+from edgefl.validation import as_validator, shown, validated
 from edgefl.wording import with_article
 
 Part = TypeVar("Part")
@@ -256,11 +256,9 @@ def part_of(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) 
     """
     if parts.base is not None and OWN in options and options.get(tag, OWN) == OWN:
         return OWN, _in_file(parts.base, options[OWN])
-    try:
+    with locating(field=tag):
         name = _name_in(parts, options, tag)
         return name, parts[name]
-    except UserError as error:
-        raise error.located(field=tag) from None
 
 
 OWN = "python"
@@ -306,11 +304,6 @@ class OneOf:
     def __init__(self, parts: Registry[type[Model]], *, plain: Any = None, default: str | None = None) -> None:
         self._parts, self._plain, self._default = parts, plain, default
 
-    @cached_property
-    def members(self) -> Any:
-        """The union of the built-in parts, for errors that name their options."""
-        return reduce(or_, self._parts.built_in().values())
-
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         built_in = self._parts.built_in()
         members = [Annotated[part, Tag(name)] for name, part in built_in.items()]
@@ -324,10 +317,7 @@ class OneOf:
         """A part of a plug-in or of a Python file; other values are unchanged."""
         if not isinstance(value, Mapping) or not (OWN in value or str(value.get("kind")) in self._parts.plug_ins):
             return value
-        try:
-            return validated(part_of(self._parts, value, "kind")[1], dict(value))
-        except UserError as error:
-            raise ValueError(str(error)) from None
+        return as_validator(lambda value: validated(part_of(self._parts, value, "kind")[1], dict(value)))(value)
 
     def _kind(self, value: Any) -> Any:
         name = value.get("kind", self._default) if isinstance(value, Mapping) else getattr(value, "kind", None)
@@ -367,7 +357,9 @@ def tagged(schema: Mapping[str, Any], tag: str, name: str, part: type[BaseModel]
 
 
 def chosen_part(parts: Registry[type[Model]], entry: Any) -> Model:
-    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`)."""
+    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`), or the part."""
+    if isinstance(entry, BaseModel):
+        return entry  # type: ignore[return-value]
     if not isinstance(entry, str | Mapping):
         raise UserError(
             f"expected the name of {with_article(parts.noun)} or a mapping with the key kind, found {shown(entry)}"

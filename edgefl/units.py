@@ -64,7 +64,7 @@ def parse(value: object, dimension: str) -> float:
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
         if match is None:
-            raise UserError(f"expected {what} such as '{_example(dimension)}', found '{value}'")
+            raise UserError(f"expected {what} such as '{_EXAMPLES[dimension]}', found '{value}'")
         number, unit = float(match[1]), match[2]
         if unit is not None and unit not in UNITS[dimension]:
             raise UserError(f"unknown unit '{unit}' in '{value}'; {meant(unit, dimension, number)}")
@@ -108,19 +108,14 @@ _SI = {"": 1.0, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "milli": 1e-3, "mi
 _CHARGE = re.compile(r"(m?)A[ ·*-]?h", re.IGNORECASE)
 _TIMES = {
     name: size
-    for size, names in {
-        1e-9: "ns nsec nanosecond",
-        1e-6: "us µs μs usec µsec μsec microsecond",
-        1e-3: "ms msec millis millisecond",
-        1.0: "s sec second",
-        60.0: "min m minute",
-        3600.0: "h hr hour",
-        86400.0: "day d",
-        604800.0: "week wk",
-    }.items()
+    for size, names in (
+        (1e-9, "ns nsec nanosecond"), (1e-6, "us µs μs usec µsec μsec microsecond"),
+        (1e-3, "ms msec millis millisecond"), (1.0, "s sec second"), (60.0, "min m minute"),
+        (3600.0, "h hr hour"), (86400.0, "day d"), (604800.0, "week wk"),
+    )
     for each in names.split()
     for name in ((each, f"{each}s") if len(each) > 1 and each[-1] != "s" else (each,))
-}
+}  # fmt: skip
 _DATA = re.compile(r"((?:[kmgtp]i?|kilo|mega|giga|tera|[kmgt][ie]bi)?)-?(bits?|bytes?|octets?|b)(.*)", re.IGNORECASE)
 _PER = re.compile(r"\s*(?:/|per\b|p(?=s))\s*([a-z]+)", re.IGNORECASE)
 _POWER = re.compile(
@@ -158,18 +153,10 @@ def _sizes(unit: str, dimension: str) -> list[float]:
     return [scale * each / (8.0 if dimension.startswith("bytes") else 1.0) for each in bits]
 
 
-def _example(dimension: str) -> str:
-    return {
-        "seconds": "20 ms",
-        "bytes": "500 MB",
-        "bits_per_second": "40 Mbit/s",
-        "bytes_per_second": "25.6 GB/s",
-        "flops": "5 TFLOP",
-        "flops_per_second": "35 GFLOP/s",
-        "joules": "5 kJ",
-        "watts": "12.7 W",
-    }[dimension]
-
+_EXAMPLES = {
+    "seconds": "20 ms", "bytes": "500 MB", "bits_per_second": "40 Mbit/s", "bytes_per_second": "25.6 GB/s",
+    "flops": "5 TFLOP", "flops_per_second": "35 GFLOP/s", "joules": "5 kJ", "watts": "12.7 W",
+}  # fmt: skip
 
 _READ_ONLY = re.compile(r"days?|mWh|.*bps|.*FLOPS")
 """Not used for output."""
@@ -195,12 +182,8 @@ def spelt(quantity: float, dimension: str, *, like: float | None = None) -> str:
     if not reached:
         least = 1.0 if shown == 0 else min(units.values())
         reached = [unit for unit, scale in units.items() if scale == least]
-    unit = min(reached, key=lambda unit: len(_digits(shown / units[unit])))
+    unit = min(reached, key=lambda unit: len(f"{shown / units[unit]:.12g}".replace(".", "")))
     return f"{quantity / units[unit]:.12g} {unit}"
-
-
-def _digits(number: float) -> str:
-    return f"{number:.12g}".replace(".", "")
 
 
 def slack(value: float) -> float:
@@ -265,7 +248,7 @@ def dimension_of(annotation: Any) -> str | None:
 
 def _validator(dimension: str, doubt: Doubt = lambda _: None) -> BeforeValidator:
     schema: Any = {
-        "anyOf": [{"type": "number"}, {"type": "string", "examples": [_example(dimension)]}],
+        "anyOf": [{"type": "number"}, {"type": "string", "examples": [_EXAMPLES[dimension]]}],
         "description": f"{dimension.replace('_', ' ')}; a number in the base unit or a text with a unit",
     }
     given = Annotated[Any, Field(json_schema_extra=schema)]

@@ -105,7 +105,6 @@ def _imported(file: Path, digest: str) -> ModuleType:
 
 
 def _reason(error: BaseException, file: Path) -> str:
-    """Why a file cannot be imported, with the line."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"line {error.lineno or 1}: not valid Python: {error.msg}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]

@@ -9,10 +9,10 @@ one thing: paths contain only keys of the file, and only the member that was mea
 from __future__ import annotations
 
 import re
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from functools import wraps
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -22,6 +22,7 @@ from edgefl.errors import UserError, misspelt, nearest
 MAXIMUM_LINES = 5
 
 Model = TypeVar("Model", bound=BaseModel)
+Made = TypeVar("Made")
 
 
 def validated(
@@ -31,7 +32,8 @@ def validated(
 
     ``known`` are keys next to those of ``data`` that somebody else has read.
 
-    >>> class Point(BaseModel, extra="forbid"):
+    >>> from edgefl.options import Options
+    >>> class Point(Options):
     ...     north: float
     >>> validated(Point, {"nord": 1}, file="a.yaml")
     Traceback (most recent call last):
@@ -40,11 +42,24 @@ def validated(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = _chosen([_Problem.of(details, data, model) for details in _flattened(error)])
+        problems = _chosen([_Problem.of(details, data) for details in error.errors(include_url=False)])
         problems = [each if len(each.path) > 1 else replace(each, keys=(*each.keys, *known)) for each in problems]
         raise _user_error(problems, file, field) from None
     except UserError as error:
         raise error.located(file=file, field=field) from None
+
+
+def as_validator(read: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    """A function that raises :class:`UserError` as a validator of pydantic, which adds the place of the value."""
+
+    @wraps(read)
+    def validator(value: Any) -> Made:
+        try:
+            return read(value)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    return validator
 
 
 def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
@@ -63,7 +78,9 @@ def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
 
 
 def _user_error(problems: list[_Problem], file: str | None, field: str | None) -> UserError:
-    lines = list(dict.fromkeys((_dotted(field, problem), _sentence(problem)) for problem in _without_echoes(problems)))
+    root = [field] if field else []
+    found = ((".".join(map(str, [*root, *each.path])), _sentence(each)) for each in _without_echoes(problems))
+    lines = list(dict.fromkeys(found))
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
@@ -75,22 +92,11 @@ def _user_error(problems: list[_Problem], file: str | None, field: str | None) -
     return UserError("\n  ".join([f"{len(lines)} problems", *shown]), file=file)
 
 
-def _flattened(error: ValidationError) -> Iterator[ErrorDetails]:
-    """Each error; if a validator raised the error of another model, the inner errors replace the validator's own."""
-    for details in error.errors(include_url=False):
-        inner = details.get("ctx", {}).get("error")
-        if isinstance(inner, ValidationError):
-            for nested in _flattened(inner):
-                yield {**nested, "loc": (*details["loc"], *nested["loc"])}
-        else:
-            yield details
-
-
 @dataclass(frozen=True)
 class _Problem:
     """One validation error.
 
-    ``path`` are keys and indices from the data's root, as in the file; ``keys`` the valid ones next to the last.
+    ``path`` are keys and indices from the data's root, as in the file; ``keys`` the valid ones next to an unknown one.
     ``alternatives`` are the errors of all members of a union, if none fits better than the others.
     """
 
@@ -100,20 +106,18 @@ class _Problem:
     alternatives: tuple[ErrorDetails, ...] = ()
 
     @staticmethod
-    def of(details: ErrorDetails, data: Any, model: type[BaseModel]) -> _Problem:
+    def of(details: ErrorDetails, data: Any) -> _Problem:
         path: list[int | str] = []
-        members = [model]
-        parent: list[Any] = []
         for place, name in enumerate(details["loc"], start=1):
             there, value = _found(data, name)
             own = place == len(details["loc"]) and details["type"] in ("extra_forbidden", "missing")
             if own or there:  # else the label of a union's member
                 path.append(name)
-                parent, members, data = _fitting(members, data), _inside(_fitting(members, data), name), value
+                data = value
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             # A discriminator function is named after the key that it reads: _kind() reads kind.
             path.append(str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_"))
-        return _Problem(tuple(path), details, tuple(dict.fromkeys(key for each in parent for key in _fields(each))))
+        return _Problem(tuple(path), details, details.get("ctx", {}).get("keys", ()))
 
 
 def _found(data: Any, name: int | str) -> tuple[bool, Any]:
@@ -125,49 +129,6 @@ def _found(data: Any, name: int | str) -> tuple[bool, Any]:
     if isinstance(data, list | tuple) and isinstance(name, int) and name < len(data):
         return True, data[name]
     return False, None
-
-
-def _members(annotation: Any) -> list[Any]:
-    if hasattr(annotation, "__value__"):  # type X = ... (TypeAliasType)
-        return _members(annotation.__value__)
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _members(get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        return [member for part in get_args(annotation) for member in _members(part)]
-    return [] if annotation is type(None) else [annotation]
-
-
-def _fields(annotation: Any) -> dict[str, Any]:
-    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        return {}
-    return {
-        (info.validation_alias if isinstance(info.validation_alias, str) else info.alias) or name: next(
-            (each.members for each in info.metadata if hasattr(each, "members")), info.annotation
-        )
-        for name, info in annotation.model_fields.items()
-    }
-
-
-def _fitting(members: list[Any], data: Any) -> list[Any]:
-    """The members with the data's ``kind``; all of them if there is none."""
-    kind = data.get("kind") if isinstance(data, Mapping) else None
-    return [each for each in members if kind in get_args(_fields(each).get("kind"))] or members
-
-
-def _inside(members: list[Any], name: int | str) -> list[Any]:
-    found = []
-    for member in members:
-        origin, arguments = get_origin(member), get_args(member)
-        if name in (fields := _fields(member)):
-            found += _members(fields[str(name)])
-        elif isinstance(origin, type) and arguments:
-            if issubclass(origin, Mapping):
-                found += _members(arguments[1])
-            elif issubclass(origin, Iterable) and isinstance(name, int):
-                fixed = issubclass(origin, tuple) and arguments[-1] is not Ellipsis
-                found += _members(arguments[name if fixed and name < len(arguments) else 0])
-    return found
 
 
 def _chosen(problems: list[_Problem]) -> list[_Problem]:
@@ -294,7 +255,3 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _dotted(root: str | None, problem: _Problem) -> str:
-    return ".".join([*([root] if root else []), *(str(name) for name in problem.path)])

@@ -1,10 +1,11 @@
 """Text for people: escapes, and the grammar of messages that are composed of parts."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
 Each = TypeVar("Each")
+Key = TypeVar("Key")
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, marks of writing direction, separators of lines, and bytes that are not UTF-8."""
@@ -60,13 +61,18 @@ def without_method(message: str, label: str) -> str:
     return message.removeprefix(f"method '{label}'").lstrip(", ")
 
 
-def grouped(pairs: Iterable[tuple[str, Each]]) -> dict[str, list[Each]]:
+def span(counts: Collection[int]) -> str:
+    """The least and the largest count, as ``1–3``; one number if all are equal."""
+    return "–".join(map(str, sorted({min(counts), max(counts)})))
+
+
+def grouped(pairs: Iterable[tuple[Key, Each]]) -> dict[Key, list[Each]]:
     """The second parts of pairs by their first parts, in order.
 
     >>> grouped([("a", 1), ("b", 2), ("a", 3)])
     {'a': [1, 3], 'b': [2]}
     """
-    found: dict[str, list[Each]] = {}
+    found: dict[Key, list[Each]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)
     return found

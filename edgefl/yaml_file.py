@@ -54,7 +54,6 @@ def _loaded(text: str) -> Any:
 
 
 def _explanation(error: YAMLError | ValueError) -> str:
-    """One sentence with the line number, instead of the parser's excerpt."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = f"line {mark.line + 1}: " if mark is not None else ""
     problem = _first_sentence(getattr(error, "problem", None) or str(error))
@@ -108,13 +107,9 @@ def _laid_out(data: Any) -> Any:
 
 
 def _styled(container: CommentedMap | CommentedSeq, values: Any, data: Any) -> CommentedMap | CommentedSeq:
-    flat = not any(isinstance(value, CommentedMap | CommentedSeq) and not _on_one_line(value) for value in values)
-    if flat and len(str(data)) <= WIDTH:
+    inner = (value for value in values if isinstance(value, CommentedMap | CommentedSeq))
+    if all(value.fa.flow_style() for value in inner) and len(str(data)) <= WIDTH:
         container.fa.set_flow_style()
     else:
         container.fa.set_block_style()
     return container
-
-
-def _on_one_line(container: CommentedMap | CommentedSeq) -> bool:
-    return bool(container.fa.flow_style())

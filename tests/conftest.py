@@ -68,7 +68,7 @@ def _one_process_trains(request, monkeypatch):
     """Where a test does not ask for them, worker processes would not see what it replaces in this process."""
     parallel = sys.modules.get("edgefl.training.engines.parallel")
     if parallel is not None and "worker_processes" not in request.fixturenames:
-        monkeypatch.setitem(parallel.ParallelEngine.__init__.__kwdefaults__, "settled", None)
+        monkeypatch.setattr(parallel, "SETTLED_SECONDS", None)
 
 
 @pytest.fixture(autouse=True)

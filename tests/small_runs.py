@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.record.events import Event, Listener
+from edgefl.rerun.replay import Replay
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -104,3 +105,8 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }
+
+
+def replay(run: Path, changes: Any, out: Path, methods: list[str] | None = None) -> Path:
+    """Replay a finished run once."""
+    return Replay(run, methods).on(changes, out)

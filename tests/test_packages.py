@@ -18,7 +18,7 @@ LARGEST = 1 / 8
 
 @pytest.fixture(scope="module")
 def imports() -> grimp.ImportGraph:
-    return grimp.build_graph("edgefl", exclude_type_checking_imports=True, cache_dir=None)
+    return grimp.build_graph("edgefl", cache_dir=None)  # with imports for types alone
 
 
 def test_no_files_import_each_other_in_a_circle(imports):

@@ -195,7 +195,8 @@ def test_a_selector_that_reads_what_there_is_not_is_refused(tmp_path, capsys):
 def test_a_block_scheduler_a_bandwidth_allocation_and_a_protocol_may_be_in_a_file(tmp_path):
     (tmp_path / "mine.py").write_text(
         """
-from edgefl.scheduling.bandwidth.base import BandwidthSpec, ShortestFirst
+from edgefl.scheduling.bandwidth.base import BandwidthSpec
+from edgefl.scheduling.bandwidth.shortest_first import ShortestFirst
 from edgefl.scheduling.blocks.base import BlockScheduler, BlockSchedulerSpec
 from edgefl.simulation.protocols.base import RoundsSpec
 from edgefl.simulation.protocols.synchronous import Synchronous

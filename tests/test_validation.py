@@ -12,18 +12,19 @@ from edgefl.errors import UserError
 from edgefl.fleet import load_profile
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.specs import StarTopology
+from edgefl.options import Options
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.units import UNITS, BitsPerSecond, Seconds, parse
 from edgefl.validation import validated
 
 
-class Constant(BaseModel, extra="forbid"):
+class Constant(Options):
     kind: Literal["constant"] = "constant"
     rate: BitsPerSecond
 
 
-class Uniform(BaseModel, extra="forbid"):
+class Uniform(Options):
     kind: Literal["uniform"]
     low: BitsPerSecond
     high: BitsPerSecond
@@ -35,20 +36,20 @@ class Uniform(BaseModel, extra="forbid"):
         return self
 
 
-class Span(BaseModel, extra="forbid"):
+class Span(Options):
     low: Seconds
     high: Seconds
 
 
-class Method(BaseModel, extra="forbid"):
+class Method(Options):
     method: str
     steps: int = Field(1, gt=0)
 
 
-class World(BaseModel, extra="forbid"):
-    links: dict[str, Annotated[Constant | Uniform, Field(discriminator="kind")]] = {}
+class World(Options):
+    links: dict[str, Annotated[Constant | Uniform, Field(discriminator="kind")]] = Field(default={})
     wait: Seconds | Span = 0.0
-    methods: list[str | Method] = []
+    methods: list[str | Method] = Field(default=[])
     mode: Literal["star", "cells", "file"] = "star"
     on: bool = True
     since: date | None = None
@@ -133,7 +134,7 @@ def test_a_mapping_where_a_quantity_or_a_model_may_stand_is_judged_as_the_model(
                 raise ValueError("low must not exceed high")
             return self
 
-    class Pause(BaseModel, extra="forbid"):
+    class Pause(Options):
         wait: Seconds | Ordered
 
     def complaint(data):

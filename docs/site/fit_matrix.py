@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from edgefl.methods.build import build_method
-from edgefl.methods.fits import NEEDS, Misfit, Need, Takes, missing, parts_of
+from edgefl.methods.fits import NEEDS, Misfit, Need, Takes, missing
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
 from edgefl.simulation.protocols.base import AnyProtocol
@@ -49,7 +49,7 @@ OPTIMIZERS: dict[str, Any] = {
 
 def _parts(name: str) -> list[Need | None]:
     method = build_method(name, LocalOptions())
-    taken = [[missing(part, takes(method)) for part in parts_of(method)] for takes in COLUMNS.values()]
+    taken = [[missing(part, takes(method)) for part in method.parts()] for takes in COLUMNS.values()]
     return [next(filter(None, needs), None) for needs in taken]
 
 

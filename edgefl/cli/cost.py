@@ -112,9 +112,8 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
 def _read_batches(text: str) -> list[int]:
     parts = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdigit() and len(each) < 10 and int(each) for each in parts):
-        raise UserError(
-            f"expected a number of images of at least 1, or several such as 1,8, found '{text}'", field="--batch"
-        )
+        message = f"expected a number of images of at least 1, or several such as 1,8, found '{text}'"
+        raise UserError(message, field="--batch")
     return [int(each) for each in parts]
 
 

@@ -93,7 +93,6 @@ def _as_data(found: DataDistribution) -> dict[str, Any]:
 
 
 def _or_none(value: Any) -> Any:
-    """The value, or ``None`` for NaN, which JSON does not have."""
     return None if value != value else value  # noqa: PLR0124
 
 

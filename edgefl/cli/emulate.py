@@ -1,7 +1,5 @@
 """``edgefl emulate``: run a scenario as processes over shaped links."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Literal
@@ -10,7 +8,7 @@ import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argument, new_folder, option
 from edgefl.cli.printing import say
-from edgefl.cli.simulate import check_device, chosen_labels, exit_if_stopped, following, print_result
+from edgefl.cli.simulate import chosen_labels, exit_if_stopped, following, print_result
 from edgefl.errors import UserError
 
 
@@ -44,11 +42,9 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
     changed = [*(changes or ()), *([f"training.rounds={rounds}"] if rounds is not None else ())]
     chosen = load_scenario(scenario, changed)
-    if seed:
-        chosen = chosen.with_seeds(seed)
+    chosen = chosen.with_seeds(seed) if seed else chosen
     labels = chosen_labels(chosen, method)
     folder = out if out is not None else Path("runs") / f"{chosen.name}-emulated"
-    check_device(device)
     free_folder_of_prediction(folder)
     rehearse(chosen, file=scenario, overrides=changed)
     with following(folder, scenario, lambda: chosen.task.measured, as_json=as_json) as display:
@@ -70,7 +66,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _print_check() -> None:
-    """Print what this machine has for emulations, a line for each thing."""
     from edgefl.emulation.machine import check, missing
 
     findings = check()

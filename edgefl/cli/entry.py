@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -38,6 +39,8 @@ from edgefl.cli.timeline import timeline
 from edgefl.cli.verify import verify
 from edgefl.errors import Note, UserError
 from edgefl.version import __version__
+
+from edgefl.cli import profile_measure, profile_derive, profile_calibrate  # isort: skip  # noqa: F401  (in the order of help)
 
 
 class _Grouped(TyperGroup):
@@ -127,6 +130,8 @@ for _group, _commands in GROUPS.items():
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
 
+_warn = partial(say, err=True)
+
 INSISTING_SECONDS = 1.0
 """A second Ctrl-C or SIGTERM after this time ends the process at once; an earlier one counts as the same signal."""
 
@@ -148,9 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code, advice = 128 + signal.SIGINT, str(stopped)
         if received or code == 128 + signal.SIGINT:
             stop = received[0] if received else signal.SIGINT
-            _say(f"stopped by {signal.Signals(stop).name}; finished work is kept")
+            _warn(f"stopped by {signal.Signals(stop).name}; finished work is kept")
             if advice is not None:
-                _say(advice)
+                _warn(advice)
             code = 128 + stop
     return code
 
@@ -161,7 +166,7 @@ def _invoke(arguments: list[str]) -> int:
             result = app(args=arguments, prog_name="edgefl", standalone_mode=False)
         flush()
     except UserError as error:
-        _say(f"error: {error}")
+        _warn(f"error: {error}")
         return WRONG_INPUT
     except (KeyboardInterrupt, typer.Abort, typer.Exit, Stopped):
         raise
@@ -183,7 +188,7 @@ def _notes_in_a_line() -> Iterator[None]:
         def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
             if issubclass(category, Note):
                 if str(message) not in said:
-                    _say(f"warning: {message}")
+                    _warn(f"warning: {message}")
                 said.add(str(message))
             else:
                 shown(message, category, *place, **options)
@@ -200,22 +205,18 @@ def _is_usage_error(error: BaseException) -> bool:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "edgefl"
     what = form() or f"'{command}' needs a command"
-    _say(f"error: {what} (see '{command} --help')")
+    _warn(f"error: {what} (see '{command} --help')")
     return True
 
 
 def _fault(error: BaseException, arguments: list[str]) -> int:
     if "--traceback" in arguments or os.environ.get("EDGEFL_TRACEBACK", "0") not in ("", "0"):
-        _say("".join(traceback.format_exception(error)).rstrip())
+        _warn("".join(traceback.format_exception(error)).rstrip())
     else:
         texts = [" ".join(text.split()) for text in (str(error), *getattr(error, "__notes__", ()))]
         reason = "; ".join(filter(None, texts)) or "no message"
-        _say(f"fault: {type(error).__name__}: {reason} (traceback: EDGEFL_TRACEBACK=1 or 'edgefl --traceback …')")
+        _warn(f"fault: {type(error).__name__}: {reason} (traceback: EDGEFL_TRACEBACK=1 or 'edgefl --traceback …')")
     return FAULT
-
-
-def _say(text: str) -> None:
-    say(text, err=True)
 
 
 @contextmanager

@@ -68,7 +68,6 @@ def datasets(name: Name = None, as_json: Json = False) -> None:
 
 
 def _show(model: str, shape: str, classes: int, task: str, *, as_json: bool) -> None:
-    """The blocks of a model: their outputs, parameters, bytes and multiply-accumulates."""
     from edgefl.cost.measure import block_figures
     from edgefl.models.registry import build_model
     from edgefl.scenario.components import MODEL_SECTION
@@ -99,7 +98,6 @@ def _cells(parameters: int, buffers: int, sent: int, macs: int) -> list[str]:
 
 
 def _row(_: str, part: type[BaseModel]) -> dict[str, Any]:
-    """The first sentence of a class's docstring, and its options."""
     summary = (inspect.getdoc(part) or "").split("\n\n")[0].replace("\n", " ")
     return {"summary": summary, "options": _options(part, "name")}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,7 @@ from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.wording import counted
+from edgefl.wording import counted, span
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
@@ -82,7 +83,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         with blaming_changes(changes or (), scenario):
             made = make(chosen, methods=method, rounds=rounds, seed=seed)
     if as_json:
-        say_json(made.as_dict())
+        say_json(asdict(made))
     else:
         from edgefl.report.table import Table
 
@@ -90,7 +91,6 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _columns(made: Plan) -> list[Column]:
-    """A row for each method and device."""
     from edgefl.report.table import Column, figures, words
 
     rows = [(method, device) for method in made.methods for device in method.devices]
@@ -106,19 +106,18 @@ def _columns(made: Plan) -> list[Column]:
         figures("download", [each.download_seconds for each in devices], "seconds"),
         figures("upload", [each.upload_seconds for each in devices], "seconds"),
         figures("framework", [each.framework_seconds for each in devices], "seconds"),
-        figures("energy", [each.joules and each.joules.nominal for each in devices], "joules"),
+        figures("energy", [None if each.joules is None else each.joules.nominal for each in devices], "joules"),
         Column("last", closes),
     ]
     return [each for each in columns if each.head not in ("of it reading", "framework") or any(each.values)]
 
 
 def _notes(made: Plan) -> list[str]:
-    """A sentence about the rounds of each method, and what the reader must know."""
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     notes = [line for each in made.methods for line in _rounds(each)]
     counts = {each.rounds for each in made.methods}
     fewer = min(counts) < made.rounds and any(each.budgets for each in made.methods)
-    shown = f"{'–'.join(map(str, sorted({min(counts), max(counts)})))} of " * fewer
+    shown = f"{span(counts)} of " * fewer
     notes.append(
         f"Nothing was trained: means over {shown}{made.rounds} simulated rounds{', those within the budgets' * fewer}, "
         f"seed {made.seed}. Rows: one whole participation; clients: those with enough memory; last: rounds that wait "
@@ -133,7 +132,7 @@ def _notes(made: Plan) -> list[str]:
 def _rounds(each: MethodPlan) -> Iterator[str]:
     from edgefl.report.quantities import quantity
 
-    time = "–" if math.isnan(each.seconds) else quantity(each.seconds, "seconds")
+    time = "–" if each.seconds is None else quantity(each.seconds, "seconds")
     costs = [time, quantity(each.bytes_down + each.bytes_up, "bytes"), quantity(each.joules.nominal, "joules")]
     parts = [f"a round takes {', '.join(costs)}"]
     if each.aggregated != each.participants:
@@ -214,8 +213,8 @@ def _print(found: Mapping[str, Any], metric: Metric) -> None:
             others = " for the other questions" * bool(method["answers"])
             notes.append(f"{label} needs training{others}: {method['needs_training']}.")
         for name, answer in method["answers"].items():
-            question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
-            rows.append([label, question, *_cells(name, answer, limits)])
+            asked = QUESTIONS[name].words if name in QUESTIONS else f"least {name.removeprefix('network.')}"
+            rows.append([label, asked, *_cells(name, answer, limits)])
     notes.append(
         "Found by bisection: every seed meets the condition at the factor, not 1 % beyond it. Nothing was trained; a "
         "larger model is assumed to reach the same metric."

@@ -1,269 +1,207 @@
-"""``edgefl profile``: list and check device profiles, and make them from measured training steps or rounds."""
+"""``edgefl profile list``, ``show``, ``validate`` and ``check``: what device profiles say, and how good they are."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Sequence
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
 
-from edgefl.cli.arguments import argument, option
-from edgefl.cli.printing import print_table, say
-from edgefl.cli.profile_listing import app, now_and_then, print_errors, profile_yaml, say_left_out, tidy
-from edgefl.errors import UserError
+import typer
+
+from edgefl.cli.arguments import Json, argument, new_figure_file, option
+from edgefl.cli.printing import print_table, quiet, say, say_json
 from edgefl.files import user_path, writing_output
-from edgefl.record.names import SCENARIO
 from edgefl.record.paths import new_output_path
 
 if TYPE_CHECKING:
-    from edgefl.fleet import DeviceProfile
-    from edgefl.profiling.calibration import Calibration, Predicted
-    from edgefl.profiling.measured_profile import Checked, Fit, Unmeasured
-    from edgefl.profiling.measurement import Measurement
-    from edgefl.scenario import Scenario
+    from pydantic import BaseModel
 
-__all__ = ["app"]
+    from edgefl.fleet import DeviceProfile
+    from edgefl.profiling.step_table import StepTable
+    from edgefl.profiling.table_profile import Compared
 
 Output = Annotated[
     Path, option(..., "The file to write; it must not exist.", "--output", "-o", parser=new_output_path, metavar="FILE")
 ]
-IdleWatts = Annotated[float | None, option(..., "Watts of the idle device.", "--idle-watts", min=0, unset="estimated")]
-ComputeWatts = Annotated[
-    float | None, option(..., "Watts of the device while it trains.", "--compute-watts", min=0, unset="estimated")
-]
-Like = Annotated[
-    str | None,
-    option(
-        ...,
-        "A profile to take kind, power and battery from; with a table of step times, memory too.",
-        unset="estimates for a PC",
-    ),
-]
+
+app = typer.Typer(
+    rich_markup_mode=None, help="List, show, check, measure and fit device profiles.", no_args_is_help=True
+)
 
 
-@app.command("measure")
-def measure_profile(  # noqa: PLR0917  (the command's options)
-    output: Output,
-    name: str = option("this-machine", "The name of the profile in scenarios."),
-    threads: int = option(0, "Threads for training; 0: PyTorch's default.", min=0),
-    seconds: float = option(120.0, "Approximate duration of the measurement.", min=0.05, max=86400),
-    cpu_quota: float | None = option(
-        None, "Measure under this part of one processor, which stands for a device.", min=0.01, max=1
-    ),
-    data: str | None = option(
-        None,
-        "Measure too how fast one core reads a scenario's samples, or those of the DataLoader that a function returns.",
-        "--input",
-        metavar="SCENARIO|FILE.py:NAME",
-    ),
-    idle_watts: IdleWatts = None,
-    compute_watts: ComputeWatts = None,
-    like: Like = None,
+@app.command("list")
+def list_profiles(as_json: Json = False) -> None:
+    """List the shipped and plugged-in device profiles."""
+    from edgefl.fleet import all_profiles
+    from edgefl.fleet.profile import UNKNOWN
+
+    profiles = all_profiles()
+    if as_json:
+        say_json([_summary(profile) for profile in profiles])
+        return
+    rows = []
+    for each in sorted(profiles, key=lambda profile: profile.kind):
+        *rates, idle, training = (f"{float(f'{figure:.3g}'):g}" for figure in _figures(each))
+        evidence = str(each.evidence("compute")).removesuffix(f", {UNKNOWN}")
+        rows.append([each.kind, each.name, *rates, f"{idle}–{training}", evidence, each.software])
+    print_table(
+        ["kind", "name", "GFLOP/s", "GB/s", "GiB", "W", "evidence", "stack"],
+        rows,
+        notes=[
+            "GFLOP/s: fp32, achievable in training. W: the whole device, idle and in training.",
+            f"evidence: what confirms the seconds of a step, and their mean error, else {UNKNOWN}. Other software than "
+            "the stack, or depthwise networks without an error, may take up to ten times as long.",
+        ],
+        words=(0, 1, 6, 7),
+    )
+
+
+@app.command()
+def show(
+    name: str = argument(..., "A name from `edgefl profile list`, or the path of a profile file."),
+    as_json: Json = False,
 ) -> None:
-    """Measure this machine with real training steps, and write a device profile.
-
-    The roofline of each kind of operator is fitted to chains of layers and whole steps of four networks. Eight steps of
-    other model families and methods check it. Power is not measured: pass it as an option, or accept wide bounds.
-
-    With --cpu-quota one thread trains in a control group (cgroup) with that quota. `edgefl emulate --compute real`
-    trains under the same quota.
-    """
-    if cpu_quota is not None and threads > 1:
-        raise UserError(f"expected 1 thread with --cpu-quota, found {threads}", field="--threads")
-    rest = _rest(name, like, idle_watts, compute_watts)
-    if threads > (processors := os.cpu_count() or 1):
-        message = f"expected at most the {processors} processors of this machine, found {threads}"
-        raise UserError(message, field="--threads")
-    from edgefl.profiling import held_out, reading
-    from edgefl.profiling.measure_device import main
-    from edgefl.profiling.measured_profile import Checked
-    from edgefl.profiling.measurement import measurement_of
-    from edgefl.report.quantities import quantity
-
-    loader = None if data is None else reading.loader_of(data)
-    checks = {str(step): step for step in held_out.HELD_OUT}
-    # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
-    wanted = {**{name: step.case() for name, step in checks.items()}, **main.cases()}
-    if cpu_quota is None:
-        found = main.measurement(seconds, threads, say, wanted)
-    else:
-        from edgefl.profiling.measurement import measurement_under_quota
-
-        found = measurement_under_quota(cpu_quota, seconds, say, wanted)
-    timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
-    found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
-    steps = [
-        Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
-    ]
-    profile = _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
-    say(f"Written: {output}")
-    if loader is not None:
-        each = reading.reading_seconds(loader, seconds / 20) * (1 if cpu_quota is None else 1 / cpu_quota)
-        say(
-            f"Reading a sample takes {quantity(each, 'seconds')} on one core. In a scenario:\n"
-            f"training: {{local: {{input: {{seconds: {1e6 * each:.3g} us, core: {profile.core_speed:.3g}}}}}}}"
-        )
-
-
-@app.command("script")
-def write_script(output: Output = Path("measure_device.pyz")) -> None:
-    """Write a script that measures a board or phone on which edgefl is not installed.
-
-    The script is one file (a zip archive that Python can run) and needs only Python 3.9 or later and PyTorch. Read its
-    output with `edgefl profile fit`.
-    """
-    from edgefl.profiling.measurement import write_archive
-
-    write_archive(output)
-    say(f"Written: {output}. On the device: python {output.name} -o measured.json")
-
-
-@app.command("fit")
-def fit_profile(  # noqa: PLR0917  (the command's options)
-    output: Output,
-    file: Path = argument(..., "A CSV table of step times, or the script's output.", parser=user_path, metavar="FILE"),
-    name: str | None = option(None, "The name of the profile in scenarios.", unset="the output's name"),
-    kind: Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None = option(
-        None, "The kind of device; not with --like.", unset="sbc"
-    ),
-    idle_watts: IdleWatts = None,
-    compute_watts: ComputeWatts = None,
-    like: Like = None,
-    framework: str | None = option(
-        None, "What executed the steps of the table, such as 'PyTorch 2.4'.", unset="not stated"
-    ),
-    steps: bool = option(
-        False, "Keep the rates of --like, and add the table's times as single measured steps.", "--steps"
-    ),
-) -> None:
-    """Fit a device profile to measured times: a table of step times, or the file of the measuring script.
-
-    A CSV table names models (columns model or timm_name, torchvision_name, python), batch and seconds. Rates by
-    family of operators are fitted to it, and the families of models are left out in turn to measure the error.
-    """
-    if kind is not None and like is not None:
-        raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
-    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
-    from edgefl.profiling.measurement import is_measurement, read_measurement
-
-    if is_measurement(file):
-        if steps:
-            raise UserError("--steps needs a CSV table of step times", file=str(file))
-        if framework is not None:
-            raise UserError("--framework needs a CSV table of step times; this file states it", file=str(file))
-        _write(read_measurement(file), rest, output)
-    else:
-        _fit_table(file, rest, framework or "not stated", steps, output)
-    say(f"Written: {output}")
-
-
-@app.command("derive")
-def derive_profile(  # noqa: PLR0917  (the command's options)
-    output: Output,
-    base: str = argument(..., "The profile with measured or fitted rates: a name, or a path."),
-    device: str = argument(..., "The profile whose memory, power and peak are kept."),
-    products: float = option(..., "FLOP/s of large products relative to the base: Linpack's ratio.", min=1e-6, max=1e6),
-    memory: float = option(..., "Memory bandwidth relative to the base.", min=1e-6, max=1e6),
-    scalar: float = option(
-        ..., "Speed without vector units: ratio of clock x instructions per cycle.", min=1e-6, max=1e6
-    ),
-    error: float = option(0.5, "Relative error for which bounds are given.", min=0, max=10),
-) -> None:
-    """Derive the rates of a device from those of a similar one, by three ratios of their speeds."""
+    """Show a device profile in the form of a profile file; JSON is in base units."""
     from edgefl.fleet import load_profile
-    from edgefl.profiling.derived_profile import Ratios, derived_profile
 
-    known, similar, ratios = load_profile(base), load_profile(device), Ratios(products, scalar, memory)
-    try:
-        data = derived_profile(known, similar, ratios, error)
-    except UserError as failed:
-        raise UserError(f"{similar.name} cannot have these ratios: {failed.message}", field=failed.field) from None
-    _save(data, output)
-    say(f"Written: {output}")
+    profile = load_profile(name)
+    data = profile.model_dump(mode="json", exclude_none=True)
+    if as_json:
+        say_json(tidy(data))
+    else:
+        say(profile_yaml(with_units(profile, data)).rstrip())
 
 
-@app.command("guess")
-def guess_profile(  # noqa: PLR0917  (the command's options)
-    output: Output,
-    cores: int = option(..., "Its cores.", min=1, max=1024),
-    ghz: float = option(..., "The clock of its cores, GHz.", min=0.01, max=20),
-    gb_per_second: float = option(..., "The theoretical bandwidth of its memory, GB/s.", min=0.01, max=1e4),
-    watts: float = option(..., "Its watts under full load.", min=0.01, max=1e4),
-    ram: str | None = option(None, "Its memory, such as '4 GiB'.", unset="1 GiB"),
-    base: str = option("raspberry-pi-4", "The board with measured step times whose rates are scaled.", "--from"),
+@app.command()
+def validate(file: Path = argument(..., "The profile file to check.", parser=user_path, metavar="FILE")) -> None:
+    """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
+    from edgefl.fleet import read_profile
+
+    profile = read_profile(file)
+    speed, bandwidth, memory, idle, training = (f"{figure:.3g}" for figure in _figures(profile))
+    say(f"{file}: ok")
+    say(
+        f"{profile.name} ({profile.kind}): {speed} GFLOP/s, {bandwidth} GB/s, {memory} GiB, {idle} W idle, "
+        f"{training} W training, {'verified' if profile.provenance.verified else 'not verified'}; step times "
+        f"{profile.evidence('compute')}"
+    )
+
+
+def _figures(profile: DeviceProfile) -> tuple[float, ...]:
+    """GFLOP/s, GB/s, GiB, and watts when idle and in training."""
+    data = _summary(profile)
+    speeds = data["flops_per_second"] / 1e9, data["bytes_per_second"] / 1e9, data["memory_bytes"] / 2**30
+    return (*speeds, data["idle_watts"], data["compute_watts"])
+
+
+def _summary(profile: DeviceProfile) -> dict[str, Any]:
+    from edgefl.fleet import value
+
+    return {
+        "name": profile.name,
+        "kind": profile.kind,
+        "stack": profile.software,
+        "flops_per_second": value(profile.compute.fp32_achievable),
+        "bytes_per_second": value(profile.compute.memory_bandwidth),
+        "memory_bytes": profile.memory.total,
+        "idle_watts": value(profile.power.idle),
+        "compute_watts": value(profile.power.compute),
+        "verified": profile.provenance.verified,
+        "evidence": profile.evidence("compute").model_dump(mode="json", exclude_none=True),
+    }
+
+
+@app.command("check")
+def check_profile(
+    profile: str = argument(..., "A name from `edgefl profile list`, or the path of a profile file."),
+    table: Path = argument(..., "A CSV table of step times; see `profile fit`.", parser=user_path, metavar="TABLE"),
+    picture: Path | None = new_figure_file(
+        "Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"
+    ),
+    as_json: Json = False,
 ) -> None:
-    """Guess the profile of a board from its data sheet, with bounds of a factor of 3, until its steps are measured."""
-    from edgefl.fleet import load_profile
-    from edgefl.profiling.derived_profile import DataSheet, guessed_profile
-    from edgefl.units import parse, without_unit
-
-    if ram is not None and without_unit(ram):
-        raise UserError(f"expected a size with a unit, such as '4 GiB', found '{ram}'", file="--ram")
-    try:
-        memory = None if ram is None else parse(ram, "bytes")
-    except UserError as error:
-        raise error.located(file="--ram") from None
-    try:
-        known = load_profile(base)
-        data = guessed_profile(known, output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
-    except UserError as error:
-        raise error.located(file=f"--from {base}") from None
-    _save(data, output)
-    say(f"Written: {output}. Its seconds are a guess, a factor of 3 either way; `edgefl profile script` measures it.")
-
-
-def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
-    from statistics import fmean
-
-    from edgefl.profiling import table_profile
-    from edgefl.profiling.measured_profile import unmeasured_device
+    """Compare the seconds that a profile predicts for training steps with measured ones."""
+    from edgefl.fleet import load_profile, measured_step
     from edgefl.profiling.step_table import read_step_table
+    from edgefl.profiling.table_profile import as_dict, compare
 
-    if steps and rest.like is None:
-        raise UserError("--steps also needs a profile: --like NAME", file=str(file))
-    base = unmeasured_device(rest)
-    table = read_step_table(file, base.backend, progress=now_and_then())
-    times = table.times
-    say_left_out(table)
-    for each in times:
-        usual, reading = each.on(base), each.waiting(base, each.seconds)
-        if _doubted(f"{file}: line {each.line}", each.seconds, usual, reading, far=30 if rest.like else 300):
-            break
-    facts = {"name": rest.name, "source": f"measured step times, {file.name}", "framework": framework}
-    if steps:
-        _save(table_profile.with_step_times(base, times, **facts), output)
-        say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
+    device = load_profile(profile)
+    with quiet(as_json):
+        found = read_step_table(table, device.backend, skip=True, progress=now_and_then(math.inf if as_json else 2))
+    compared = compare(device, found)
+    if picture is not None:
+        from edgefl.report.command_figures import predicted_figure
+        from edgefl.report.figure_file import write_figure
+
+        points = [(each.time.family, each.time.part, each.time.seconds, each.predicted) for each in compared]
+        write_figure(predicted_figure(f"{device.name}: {table.name}", points), picture)
+    if as_json:
+        say_json({"profile": device.name, **as_dict(compared, found)})
         return
-    if len(times) < table_profile.FEW and rest.like is not None:
-        data, held = table_profile.scaled_to(times, base, **facts)
-        result = f"a few figures of {base.name} were scaled to them."
-        heading = "Each time predicted from the others:"
-        unknown = "Too few to predict one from the others: the bounds are those of other boards with as few."
-    else:
-        rates, held = table_profile.fitted_rates(times, base), table_profile.held_out(times, base)
-        data = table_profile.fitted_profile(rates, held, base, count=len(times), **facts)
-        alone = [time.without_waiting(base) for time in times]
-        misfit = fmean(abs(rates.seconds(time.operators) / time.seconds - 1) for time in alone)
-        result = f"mean error of the fit on them: {misfit:.1%}."
-        heading = "Each family predicted by a fit to the others:"
-        unknown = "All times are of one family, or nearly: how well the fit predicts other models is not known."
-    if rest.like is not None:
-        copied = f"Memory and watts that no option gives are copied from {base.name}."
-        data["description"] = f"Speed fitted to {len(times)} times of steps. {copied}"
-        result += f" {copied}"
-    _save(data, output)
-    say(f"{len(times)} times; {result}")
-    if not held:
-        say(unknown)
-        return
-    say(heading)
-    print_errors(held)
-    if rest.like is not None and table_profile.Errors.of(held).mean_absolute > 1:
-        say(f"Another software stack? {base.name} is of {base.software}; other profiles name theirs (--like).")
+    say_left_out(found)
+    rows = [
+        [each.time.text, f"{each.time.seconds:.4g}", f"{each.predicted:.4g}", f"{each.error:+.0%}"] for each in compared
+    ]
+    print_table(["step", "s measured", "s predicted", "error"], rows)
+    print_errors(compared)
+    own = sum(measured_step(device, each.time.operators) is not None for each in compared)
+    if own:
+        say(f"{own} of these steps are, or are similar to, the profile's measured steps; their errors confirm nothing.")
 
 
-def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: float = 30) -> bool:
+def now_and_then(seconds: float = 2.0) -> Callable[[str], None]:
+    """A function that prints which step is counted, on standard error and at most once in so many seconds."""
+    said = monotonic()
+
+    def progress(text: str) -> None:
+        nonlocal said
+        if monotonic() - said > seconds:
+            say(f"Counting step {text}", err=True)
+            said = monotonic()
+
+    return progress
+
+
+def say_left_out(table: StepTable) -> None:
+    """Print the columns that are not read, and the models whose steps cannot be counted."""
+    if table.ignored:
+        say(f"Ignored columns: {', '.join(table.ignored)}", err=True)
+    for model, why in table.left_out.items():
+        say(f"Left out: {model}: {why}", err=True)
+
+
+def print_errors(compared: Sequence[Compared]) -> None:
+    """Print the errors of each family of models, of each part, and of all."""
+    from edgefl.fleet.profile import error_words
+    from edgefl.profiling.table_profile import Errors, errors_by
+
+    parts = errors_by("part", compared)
+    named = {
+        **errors_by("family", compared),
+        **({f"trained: {name}": errors for name, errors in parts.items()} if len(parts) > 1 else {}),
+        "all": Errors.of(compared),
+    }
+    rows = [
+        [
+            name,
+            str(errors.number),
+            *(f"{size:.1%}" if size < 1 else error_words(size) for size in errors[:2]),
+            f"{errors.mean:+.1%}" if errors.mean < 1 else error_words(errors.mean),
+        ]
+        for name, errors in named.items()
+    ]
+    print_table(
+        ["family", "times", "mean |error|", "median |error|", "mean error"],
+        rows,
+        notes=["error: predicted over measured seconds, minus 1; means and medians are of their logarithms."],
+        words=(0,),
+    )
+
+
+def warn_of_seconds(place: str, seconds: float, usual: float, reading: float, *, far: float = 30) -> bool:
     """Warn of measured seconds that are ``far`` times the usual ones, or the reverse, or fewer than reading takes."""
     if reading < seconds and 1 / far < seconds / usual < far:
         return False
@@ -273,87 +211,19 @@ def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: f
     return True
 
 
-def _doubted_transfers(place: str, rate: float, bytes: Iterable[float], usual: int) -> None:
-    """Warn of logged bytes that are not near those of the scenario's model, or else of a very low rate."""
-    from statistics import median
+def profile_yaml(data: Mapping[str, Any]) -> str:
+    """The data of a profile as YAML, with the bounds of a figure on one line."""
+    from ruamel.yaml import YAML
 
-    from edgefl.report.quantities import quantity
-
-    if usual and not 1 / 3 < (typical := median(bytes)) / usual < 3:
-        found, expected = quantity(typical, "bytes"), quantity(usual, "bytes")
-        hint = "is it another scenario, or are they not bytes?"
-        say(f"warning: {place}: {found} in a round, the scenario's model has {expected}; {hint}", err=True)
-    elif rate < 1e6:
-        say(f"warning: {place}: {rate / 1e6:.3g} Mbit/s is slow for a link; are the seconds milliseconds?", err=True)
+    text = io.StringIO()
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 120
+    yaml.dump(_bounds_in_a_line(data), text)
+    return text.getvalue()
 
 
-def _rest(
-    name: str, like: str | None, idle_watts: float | None, compute_watts: float | None, kind: str = "pc"
-) -> Unmeasured:
-    from edgefl.fleet import load_profile
-    from edgefl.fleet.profile import NAME
-    from edgefl.profiling.measured_profile import Unmeasured
-
-    profile = None if like is None else load_profile(like)
-    if not re.fullmatch(NAME, name):
-        raise UserError(
-            f"expected a name of letters, digits, '.', '_' and '-', found '{name}' (by default that of the file to "
-            "write)",
-            field="--name",
-        )
-    return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
-
-
-def _write(
-    measurement: Measurement,
-    rest: Unmeasured,
-    output: Path,
-    checked: Sequence[Checked] | None = None,
-    *,
-    cpu_quota: float | None = None,
-) -> DeviceProfile:
-    """Write the profile that fits a measurement, and print how good it is.
-
-    ``checked`` are timed steps that check the fit, ``None`` if none was planned.
-    """
-    from edgefl.profiling.measured_profile import fit_of, profile_data, warning
-    from edgefl.report.quantities import quantity
-
-    fit = fit_of(measurement, checked or ())
-    profile = _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
-    rates, count = fit.rates, len(measurement.cases)
-    operator, step = (quantity(each, "seconds") for each in (rates.operator_overhead, rates.step_overhead))
-    check = f", and {len(checked)} that check the fit" if checked else ""
-    say(
-        f"{count} cases that are fitted{check}; mean error of the fit on its whole steps: {fit.misfit:.0%}.\n"
-        f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
-        f"{operator} an operator, {step} a step; {len(rates.kinds)} kinds of operators have separate rates."
-    )
-    if checked is not None:
-        _print_check(fit, checked)
-    spreads = [case.spread for case in measurement.cases.values()] + [each.spread for each in checked or ()]
-    if (problem := warning(spreads, fit.error)) is not None:
-        say(f"warning: {problem}", err=True)
-    return profile
-
-
-def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
-    if not checked:
-        say("No time was left for the steps that check the fit; increase --seconds.", err=True)
-        return
-    from edgefl.profiling.measured_profile import DISTURBED
-    from edgefl.report.quantities import quantity
-
-    say("Steps of model families and methods that were not used in the fit:")
-    for each in checked:
-        miss = each.error(fit.rates)
-        predicted, busy = (1 + miss) * each.seconds, ", disturbed" if each.spread > DISTURBED else ""
-        found = f"{quantity(each.seconds, 'seconds')}, predicted {quantity(predicted, 'seconds')}"
-        say(f"  {each.name}: {found} ({miss:+.0%}{busy})")
-    say(f"Mean error: {fit.check:.0%}.")
-
-
-def _save(data: dict[str, Any], output: Path) -> DeviceProfile:
+def save_profile(data: dict[str, Any], output: Path) -> DeviceProfile:
+    """Write a profile's data to a new file; UserError if they are not those of a device."""
     from edgefl.fleet import DeviceProfile
     from edgefl.validation import validated
 
@@ -363,117 +233,52 @@ def _save(data: dict[str, Any], output: Path) -> DeviceProfile:
     return profile
 
 
-LINK = "measured"
-"""The name of the link in the files."""
+def with_units(part: BaseModel, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain data of a profile, or of a part of it, with each quantity as text with its unit."""
+    from edgefl.units import dimension_of
 
-PROFILE = "profile.yaml"
-
-_REST = """# For the rest of the fleet, add entries with another pace, such as
-#   - {profile: ./profile.yaml, share: 0.3, link: measured, pace: 2}      # twice as slow
-# or with other profiles and links; shares must sum to 1.
-"""
-
-
-@app.command("calibrate")
-def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature)
-    log: Path = argument(
-        ...,
-        "A CSV file: round, download_seconds, compute_seconds, upload_seconds, bytes_down, bytes_up.",
-        parser=user_path,
-        metavar="LOG",
-    ),
-    scenario: str = option(..., "The scenario whose model and local training the client executed.", metavar="SCENARIO"),
-    like: str = option(..., "The profile of the most similar device; its speed is scaled."),
-    output: Path = option(
-        ..., "The folder to write; it must not exist.", "--output", "-o", parser=user_path, metavar="DIR"
-    ),
-    method: str | None = option(None, "The client's method.", metavar="NAME", unset="the scenario's first"),
-    samples: int | None = option(
-        None, "The client's training samples.", min=1, unset="the median of the scenario's clients"
-    ),
-    latency: str | None = option(None, "One-way latency of the link, such as '30 ms'.", metavar="TIME", unset="0"),
-) -> None:
-    """Fit a device profile and a link to the measured rounds of one real client.
-
-    Writes profile.yaml, link.yaml and scenario.yaml, in which all clients have this device and link.
-    """
-    from edgefl.files import write_file, writing_folder
-    from edgefl.fleet import load_profile
-    from edgefl.profiling.calibration import calibrate, predicted, read_client_log
-    from edgefl.scenario import load_scenario
-    from edgefl.units import parse, without_unit
-
-    if output.exists():
-        raise UserError("expected a folder that does not exist yet", file=f"--output {output}")
-    measured, base, checked = read_client_log(log), load_profile(like), load_scenario(scenario)
-    delay, transport = 0.0, checked.network.transport.build()
-    if latency is not None:
-        try:
-            delay = parse(latency, "seconds")
-        except UserError as error:
-            raise error.located(file="--latency") from None
-        if delay < 0:
-            raise UserError(f"expected 0 or more, found '{latency}'", file="--latency")
-        if without_unit(latency) and delay >= 1:
-            say(f"warning: --latency {latency} is {latency} s; did you mean '{latency} ms'?", err=True)
-    elif transport.tcp is not None:
-        raise UserError("expected --latency, because with tcp a log does not determine it", file=scenario)
-    try:
-        training = predicted(checked, method or checked.methods[0].label, base, samples)
-    except UserError as error:
-        raise error.located(file=scenario) from None
-    try:
-        found = calibrate(measured, delay=delay, transport=transport)
-        files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
-        with writing_folder(output) as folder:
-            for name, text in files.items():
-                write_file(folder / name, text)
-            load_scenario(folder / SCENARIO)
-    except UserError as error:  # a figure that no device or link can have
-        raise UserError(error.message, field=error.field, file=str(log)) from None
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
-    _doubted(f"{log}: compute_seconds", found.compute.mean, training.seconds, training.reading)
-    _doubted_transfers(f"{log}: down", found.down.bits_per_second, measured.bytes_down, training.bytes_down)
-    _doubted_transfers(f"{log}: up", found.up.bits_per_second, measured.bytes_up, training.bytes_up)
-    _print_calibration(found, training, base.name, measured.rounds)
-    say(f"Written: {', '.join(str(output / name) for name in files)}")
+    fields = type(part).model_fields
+    found = {}
+    for name, inner in data.items():
+        types = (fields[name].annotation, *fields[name].metadata)
+        dimension = next((each for each in map(dimension_of, types) if each), None)
+        # An estimate's bounds are in the unit of its nominal figure.
+        found[name] = _spelt(getattr(part, name), inner, dimension, getattr(part, "nominal", None))
+    return found
 
 
-def _files(
-    scenario: Scenario, base: DeviceProfile, found: Calibration, training: Predicted, *, source: str, rounds: int
-) -> dict[str, str]:
-    """The text of each file by name."""
-    from datetime import datetime
+def _spelt(value: Any, data: Any, dimension: str | None, nominal: float | None = None) -> Any:
+    from edgefl.units import spelt
 
-    from edgefl.profiling.calibration import link_data, profile_data, scenario_data
-    from edgefl.yaml_file import dump_yaml
-
-    name = f"{base.name}-calibrated"
-    today = datetime.now().astimezone().date()
-    profile = profile_data(base, found, training, name=name, source=source, rounds=rounds, today=today)
-    link = link_data(found, scenario.network.transport.build())
-    return {
-        PROFILE: profile_yaml(tidy(profile)),
-        "link.yaml": f"# Fitted to {rounds} measured rounds in {source}; an entry of network.links.\n"
-        + dump_yaml({LINK: link}),
-        SCENARIO: f"# {scenario.name}, in which every client is like the one measured in {source}.\n{_REST}"
-        + dump_yaml(scenario_data(scenario, LINK, link, f"./{PROFILE}")),
-    }
+    if isinstance(value, float) and dimension is not None:
+        return spelt(value, dimension, like=nominal)
+    if hasattr(type(value), "model_fields"):
+        return with_units(value, data)
+    if isinstance(value, Mapping):
+        return {key: _spelt(value[key], inner, dimension) for key, inner in data.items()}
+    if isinstance(value, tuple):
+        return [_spelt(each, inner, dimension) for each, inner in zip(value, data, strict=True)]
+    return tidy(data)
 
 
-def _print_calibration(found: Calibration, training: Predicted, base: str, rounds: int) -> None:
-    training_time, down, up = found.compute, found.down, found.up
-    rows = [
-        ("training", f"{training_time.mean:.3g} s", training_time.sigma, training_time.outliers),
-        ("down", f"{down.bits_per_second / 1e6:.3g} Mbit/s", down.sigma, down.outliers),
-        ("up", f"{up.bits_per_second / 1e6:.3g} Mbit/s", up.sigma, up.outliers),
-    ]
-    notes = [
-        f"{rounds} rounds of {training.label}: {training.samples} samples, {training.steps} steps each, "
-        f"{found.compute.mean / training.seconds:.3g} times the seconds of {base}."
-    ]
-    if not found.delay:
-        notes.append("Delay before the first byte: assumed 0; --latency gives it.")
-    cells = [[name, text, f"{100 * sigma:.2g} %", str(outliers)] for name, text, sigma, outliers in rows]
-    print_table(["", "mean", "varies by", "outliers left out"], cells, notes=notes)
+def tidy(data: Any) -> Any:
+    """Round numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
+    if isinstance(data, dict):
+        return {key: tidy(inner) for key, inner in data.items()}
+    if isinstance(data, list):
+        return [tidy(inner) for inner in data]
+    return float(f"{data:.12g}") if isinstance(data, float) else data
+
+
+def _bounds_in_a_line(data: Any) -> Any:
+    """The same data, with low, nominal and high of a figure on one line."""
+    from ruamel.yaml.comments import CommentedMap
+
+    if isinstance(data, list):
+        return [_bounds_in_a_line(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    made = CommentedMap({key: _bounds_in_a_line(each) for key, each in data.items()})
+    if set(data) == {"low", "nominal", "high"}:
+        made.fa.set_flow_style()
+    return made

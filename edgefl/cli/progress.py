@@ -1,10 +1,8 @@
 """The progress of a run, on standard error: one line that changes on a terminal, a few plain lines otherwise."""
 
 import math
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TextIO
 
 from edgefl.cli.printing import width
@@ -22,21 +20,11 @@ QUIET_SECONDS = 10.0
 """The shortest interval between two plain lines about one run."""
 
 
-@contextmanager
-def watching(metric: Callable[[], Metric], stream: TextIO | None = None) -> Iterator[Listener]:
-    """A listener that shows the progress of runs; its line is removed at the end.
-
-    ``metric`` returns the metric of the runs, and is called when they begin.
-    """
-    shown = Progress(metric, sys.stderr if stream is None else stream)
-    try:
-        yield shown
-    finally:
-        shown.clear()
-
-
 class Progress(Listener):
-    """``run 3/15 fedadc, seed 2 round 25/60 best accuracy 95.7 % 4 min left``; ``clock`` returns wall-clock seconds."""
+    """``run 3/15 fedadc, seed 2 round 25/60 best accuracy 95.7 % 4 min left``.
+
+    ``metric`` returns the metric of the runs, and is called when they begin; ``clock`` returns wall-clock seconds.
+    """
 
     def __init__(
         self, metric: Callable[[], Metric], stream: TextIO, clock: Callable[[], float] = time.perf_counter

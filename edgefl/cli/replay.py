@@ -63,7 +63,6 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _trains(run: Path, label: str, changes: list[str], replayed: Path) -> str:
-    """The command that trains a method of a finished run under other conditions."""
     import shlex
 
     from edgefl.record import RunPaths

@@ -81,7 +81,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         say(f"{figure}: figure")
         return
     if html is not None:
-        from edgefl.report.page import write_page
+        from edgefl.report.page.sections import write_page
 
         write_page(results, html)
         say(f"{html}: self-contained page")

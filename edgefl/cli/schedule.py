@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from edgefl.cli.arguments import Changes, Json, Scenario, option
@@ -38,7 +39,7 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     with blaming_changes(changes or (), scenario):
         made = compare_schedulers(chosen, rounds=rounds, seed=seed, method=method, selections=selection)
     if as_json:
-        say_json(made.as_dict())
+        say_json(asdict(made))
     else:
         _print(made)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +27,9 @@ from edgefl.cli.arguments import (
     option,
 )
 from edgefl.cli.printing import Stopped, quiet, say, show
-from edgefl.errors import UserError, in_words, nearest
+from edgefl.errors import UserError, in_words, locating, nearest
 from edgefl.files import user_path
-from edgefl.hardware import DeviceName, EngineKind
+from edgefl.hardware import EngineKind
 
 if TYPE_CHECKING:
     from edgefl.flower.scenario import AppScenario
@@ -93,6 +94,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, extend, add_seeds, device=device, trust=trust)
         return
+    from edgefl.experiment import look_free
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -105,10 +107,10 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             file=scenario,
         )
     chosen = load_any_scenario(scenario, changes or ())
-    if seed:
-        chosen = chosen.with_seeds(seed)
+    chosen = chosen.with_seeds(seed) if seed else chosen
     labels = chosen_labels(chosen, method)
-    folder = _free_folder(out, chosen)
+    folder = out if out is not None else Path("runs") / chosen.name
+    look_free(folder, hint="choose another folder with --out")  # again, once the run has locked it
     if isinstance(chosen, AppScenario):
         for name, given in {"--device": device != "auto", "--engine": engine, "--no-train": no_train}.items():
             if given:
@@ -119,7 +121,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         with _shown(folder, scenario, lambda: ACCURACY, shown) as display:
             run_apps(chosen, out=folder, methods=labels, listeners=[display])
         return
-    check_device(device)
     rehearse(chosen, file=scenario, overrides=changes or (), trains=not no_train)
 
     from edgefl.experiment import run
@@ -137,7 +138,6 @@ def _begin_flower() -> None:
 
 
 def _resuming(folder: Path) -> Callable[..., Any]:
-    """What finishes an interrupted run."""
     from edgefl.experiment import resume
     from edgefl.flower.scenario import app_scenario_of
 
@@ -150,15 +150,11 @@ def _resuming(folder: Path) -> Callable[..., Any]:
 
 
 def _again(folder: Path, shown: Mapping[str, bool], again: Callable[..., Any], *given: Any, **options: Any) -> None:
-    """Go on with the run of a folder, and show its progress and result."""
-    if "device" in options:
-        check_device(options["device"])
     with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
         again(folder, *given, listeners=[display], **options)
 
 
 def _metric_of(run: Path) -> Metric:
-    """What the runs of a directory measure."""
     from edgefl.flower.scenario import app_scenario_of
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -187,18 +183,19 @@ def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mappin
 @contextmanager
 def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
     """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
-    from edgefl.cli.progress import watching
+    from edgefl.cli.progress import Progress
     from edgefl.record.paths import how_to_continue, is_interrupted
 
+    display = Progress(metric, sys.stderr)
     try:
-        with quiet(as_json), watching(metric) as display:
+        with locating(file=named), quiet(as_json):
             yield display
-    except UserError as error:
-        raise error.located(file=named) from None
     except KeyboardInterrupt:
         if is_interrupted(folder):
             raise Stopped(f"to continue: {how_to_continue(folder)}") from None
         raise
+    finally:
+        display.clear()
 
 
 def chosen_labels(scenario: Scenario | AppScenario, wanted: list[str] | None) -> list[str] | None:
@@ -206,29 +203,9 @@ def chosen_labels(scenario: Scenario | AppScenario, wanted: list[str] | None) ->
     labels = [method.label for method in scenario.methods]
     for name in wanted or ():
         if name not in labels:
-            raise UserError(
-                f"the scenario '{scenario.name}' has no method labelled '{name}'; {nearest(name, labels)}",
-                file=f"--method {name}",
-            )
+            message = f"the scenario '{scenario.name}' has no method labelled '{name}'; {nearest(name, labels)}"
+            raise UserError(message, file=f"--method {name}")
     return [label for label in labels if label in wanted] if wanted else None
-
-
-def _free_folder(out: Path | None, scenario: Scenario | AppScenario) -> Path:
-    """The run directory, which must be empty; the run checks this again after it has locked the folder."""
-    from edgefl.experiment import look_free
-
-    folder = out if out is not None else Path("runs") / scenario.name
-    look_free(folder, hint="choose another folder with --out")
-    return folder
-
-
-def check_device(device: DeviceName) -> None:
-    """Refuse a device that this machine does not have."""
-    if device == "cuda":
-        from edgefl.training import accelerator
-
-        if not accelerator.available():
-            raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
 
 
 def exit_if_stopped(run: Path) -> None:

@@ -122,7 +122,6 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     folder: Path,
     spread: dict[str, Any],
 ) -> SweepResult:
-    """Run a search."""
     from edgefl.sweep.searching import check_split, proposals
     from edgefl.sweep.sweeping import search
 

@@ -1,7 +1,5 @@
 """``edgefl timeline``: show one method of a run on a time axis, in a trace viewer or as a picture."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

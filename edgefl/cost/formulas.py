@@ -224,9 +224,6 @@ ONE_EACH = frozenset(
 POOLS = frozenset({"max_pool2d_with_indices", "max_pool2d", "avg_pool2d"})
 """Operators that reduce a window to one number; the window's sides are their second argument."""
 
-BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm"})
-"""Operators that only scale and shift if their sixth argument, training, is false."""
-
 
 def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], outputs: Sequence[Tensor]) -> Work:
     """The work of one executed operator, by its ATen name without overload, e.g. ``"convolution"``.
@@ -292,8 +289,8 @@ def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
     if name in POOLS:
         height, width = (list(arguments[1]) * 2)[:2]
         return int(height * width)
-    if name in BATCH_NORMS and not arguments[5]:
-        return 2
+    if name in ("native_batch_norm", "cudnn_batch_norm") and not arguments[5]:
+        return 2  # scale and shift, where it does not train
     if name in OUTPUT_FLOPS:
         return OUTPUT_FLOPS[name]
     return 2 if keywords.get("alpha", 1) != 1 else 1

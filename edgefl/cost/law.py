@@ -6,7 +6,6 @@ determine the linear law of every operator; a third one checks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,36 +25,25 @@ BATCHES = (2, 3, 5)
 
 @dataclass(frozen=True)
 class AffineCost:
-    """The costs of one local step as value + slope · batch, operator by operator in the order of execution."""
+    """The costs of one local step as value + slope · batch, see :attr:`Trace.numbers`."""
 
     executed: tuple[Record, ...]
-    value: NDArray[np.int64]  # rows of MACs, FLOPs, bytes and live bytes [4, operators]
+    value: NDArray[np.int64]
     slope: NDArray[np.int64]
-    brought: tuple[int, int]  # value and slope of the bytes that existed before the step
 
     @staticmethod
-    def through(traces: tuple[Trace, ...]) -> AffineCost | None:
+    def through(first: Trace, second: Trace, check: Trace) -> AffineCost | None:
         """The law through two traces; ``None`` if a third trace contradicts it or the operators differ."""
-        first, second, check = traces
         if not first.executed == second.executed == check.executed:
             return None
         step = second.batch - first.batch
         slope, remainder = np.divmod(second.numbers - first.numbers, step)
-        brought_slope = (second.brought_bytes - first.brought_bytes) // step
-        law = AffineCost(
-            first.executed,
-            value=first.numbers - slope * first.batch,
-            slope=slope,
-            brought=(first.brought_bytes - brought_slope * first.batch, brought_slope),
-        )
-        fits = not remainder.any() and np.array_equal(law.value + slope * check.batch, check.numbers)
-        return law if fits and law._brought(check.batch) == check.brought_bytes else None
+        value = first.numbers - slope * first.batch
+        fits = not remainder.any() and np.array_equal(value + slope * check.batch, check.numbers)
+        return AffineCost(first.executed, value, slope) if fits else None
 
     def at(self, batch: int) -> StepCost:
-        return step_cost(batch, self.executed, self.value + self.slope * batch, self._brought(batch))
-
-    def _brought(self, batch: int) -> int:
-        return self.brought[0] + self.brought[1] * batch
+        return step_cost(batch, self.executed, self.value + self.slope * batch)
 
 
 class CostModel:
@@ -67,7 +55,6 @@ class CostModel:
     def __init__(self, model: BlockModel) -> None:
         self.model = model
         self._laws: dict[tuple[object, ...], AffineCost | None] = {}
-        self._costs: dict[tuple[object, ...], StepCost] = {}
         self._differ: dict[tuple[object, ...], bool] = {}
 
     @neutral_torch()
@@ -87,27 +74,16 @@ class CostModel:
         It comes from the affine law or, if the law does not hold for the method (a loss over pairs of images), from a
         measurement.
         """
-        signature = (*_signature(method), alpha, backend)
-        key = (*signature, batch)
-        if key not in self._costs:
-            model = method.objective.adapt(self.model)
-            costs = []
-            for number, (share, drawn) in enumerate(method.objective.variants(model) or ALIKE):
-                traced = partial(trace, model, method, alpha, drawn=drawn, backend=backend)
-                accumulates = method.local.accumulate > 1
-                costs.append((share, self._at(batch, (*signature, number), traced, accumulates=accumulates)))
-            self._costs[key] = mean_cost(costs)
-        return self._costs[key]
-
-    def _at(
-        self, batch: int, variant: tuple[object, ...], traced: Callable[[int], Trace], *, accumulates: bool
-    ) -> StepCost:
-        if batch == 1 or accumulates:
-            return traced(batch).cost
-        if variant not in self._laws:
-            self._laws[variant] = AffineCost.through(tuple(traced(each) for each in BATCHES))
-        law = self._laws[variant]
-        return traced(batch).cost if law is None else law.at(batch)
+        model, costs = method.objective.adapt(self.model), list[tuple[float, StepCost]]()
+        for number, (share, drawn) in enumerate(method.objective.variants(model) or ALIKE):
+            traced, law = partial(trace, model, method, alpha, drawn=drawn, backend=backend), None
+            if batch > 1 and method.local.accumulate == 1:
+                key = (*_signature(method), alpha, backend, number)
+                if key not in self._laws:
+                    self._laws[key] = AffineCost.through(*(traced(each) for each in BATCHES))
+                law = self._laws[key]
+            costs.append((share, traced(batch).cost if law is None else law.at(batch)))
+        return mean_cost(costs)
 
 
 def _signature(method: Method) -> tuple[object, ...]:

@@ -101,13 +101,10 @@ def mean_cost(costs: Sequence[tuple[float, StepCost]]) -> StepCost:
     )
 
 
-def step_cost(batch: int, executed: Sequence[Record], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
-    """The summed cost of a step on ``batch`` images.
-
-    ``numbers`` are rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``; ``brought_bytes`` existed before the
-    step.
-    """
-    macs, flops, touched, live = numbers
+def step_cost(batch: int, executed: Sequence[Record], numbers: NDArray[np.int64]) -> StepCost:
+    """The summed cost of a step on ``batch`` images; ``numbers`` are as of :attr:`Trace.numbers`."""
+    brought_bytes = int(numbers[3, -1])
+    macs, flops, touched, live = numbers[:, :-1]
     counts = Counter(
         (each.name, flop, moved, each.kind, each.groups, each.pixels)
         for each, flop, moved in zip(executed, flops.tolist(), touched.tolist(), strict=True)
@@ -144,13 +141,13 @@ class Trace:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """MACs, FLOPs, bytes and live bytes ``[4, operators]``."""
+        """MACs, FLOPs, bytes and live bytes ``[4, operators + 1]``; the last column: before the step."""
         rows = [(record.macs, record.flops, record.bytes, record.live) for record in self.records]
-        return np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        return np.array([*rows, (0, 0, 0, self.brought_bytes)], dtype=np.int64).T
 
     @property
     def cost(self) -> StepCost:
-        return step_cost(self.batch, self.executed, self.numbers, self.brought_bytes)
+        return step_cost(self.batch, self.executed, self.numbers)
 
 
 ALIKE = (Variant(1.0, {}),)
@@ -182,7 +179,6 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     ``drawn`` are the step's random inputs, with data; by default without.
     """
     layout, objective, rule = model.layout, method.objective, method.rule
-    model.hold_constants(CPU)
     local, dtype = method.local, torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
     others = _other_generators()
     at_once = min(batch, local.batch) if local.accumulate > 1 else batch
@@ -202,9 +198,9 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
                 alpha=alpha,
             )
             labels = model.task.label_shape(model.classes, model.sample_shape)
-            inputs = model.inputs(size, META)
-            inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
-            images = Batch(Fake.of(inputs), fake(size, *labels, dtype=model.task.label_type))
+            type = dtype if model.input_type.is_floating_point else model.input_type
+            inputs = fake(size, *model.sample_shape, dtype=type)
+            images = Batch(inputs, fake(size, *labels, dtype=model.task.label_type))
             later = sum(each.nbytes * (size - at_once) // size for each in images)  # not loaded with the first one
             sizes = {len(part.labels) for _, part in minibatches(images, local)}
             draws = {each: objective.draw(generator(0, "cost"), each) for each in sizes}
@@ -247,7 +243,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
 @contextmanager
 def _constants_in(model: BlockModel, precision: str) -> Iterator[None]:
     """Let the model's calls read its constants as those of a device: a frozen base of fewer bits needs no copies."""
-    before, lora = model._constants, model.lora
+    lora = model.lora
     small = () if lora is None or lora.base == "float32" or precision == "float32" else model.frozen_base()
     matrices = {id(each) for each in small if each.dim() > 1}
 
@@ -255,6 +251,9 @@ def _constants_in(model: BlockModel, precision: str) -> Iterator[None]:
         cast = each.is_floating_point() and (precision == "bfloat16" or key[0] in matrices)
         return each.to(torch.bfloat16) if cast else each
 
+    for each, _ in model.constants():
+        model.constant(each, CPU)
+    before = model._constants
     try:
         with Recorder():
             model._constants = {key: own(key, each) for key, each in before.items()}
@@ -271,10 +270,6 @@ def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
     return {own.untyped_storage()._cdata: model.lora.stored_rows(shape) for own, shape in base}
 
 
-_SIGNS = ("meta", "data pointer", "unallocated storage")
-"""Parts of PyTorch's errors about tensors without data."""
-
-
 @contextmanager
 def without_data(label: str = "") -> Iterator[None]:
     """Run code on tensors without data; ``label`` is that of the method, if it is a method's."""
@@ -287,7 +282,8 @@ def without_data(label: str = "") -> Iterator[None]:
             raise
         raise UserError("the model's batch norm needs a batch of two or more samples to train, found 1") from None
     except (RuntimeError, TypeError) as error:
-        if not any(sign in str(error).lower() for sign in _SIGNS):
+        words = ("meta", "data pointer", "unallocated storage")  # in PyTorch's errors about tensors without data
+        if not any(each in str(error).lower() for each in words):
             raise
         raise DataDependentError(NEEDS_DATA, label, _whose(error)) from error
 
@@ -346,7 +342,7 @@ def _figures(model: BlockModel) -> list[BlockFigures]:
     found = []
     # Batch norm without statistics takes those of its batch in an evaluation, too.
     samples = 2 if any(isinstance(each, _NormBase) and not each.track_running_stats for each in model.modules()) else 1
-    tap: Tensor = Fake.of(model.inputs(samples, META))
+    tap: Tensor = fake(samples, *model.sample_shape, dtype=model.input_type)
     for index, name in enumerate(layout.block_names):
         with Recorder() as recorder, torch.no_grad(), using(training=False):
             tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)

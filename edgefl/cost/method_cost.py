@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,9 +87,8 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
     whole = alpha is None or alpha == blocks
     received = blocks if alpha is None else alpha
     if not whole and not method.payload.sends_blocks:
-        raise UserError(
-            f"method '{method.label}' always sends the whole model: expected {blocks}, found {alpha}", field="alpha"
-        )
+        message = f"method '{method.label}' always sends the whole model: expected {blocks}, found {alpha}"
+        raise UserError(message, field="alpha")
     payload, codecs = method.payload, method.codecs
     sizes = encoded_sizes(codecs.down, model.layout)
     rounds = range(STEADY_ROUND, STEADY_ROUND + 1000)
@@ -151,35 +149,27 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
     ``model`` is as the method trains it (see ``Objective.adapt``). The last ``alpha`` blocks are received, and so
     stored as frozen copies; M for the whole model.
     """
-    blocks = list(model.blocks.values())
-    first: dict[int, nn.Module] = {}  # the block that has a tensor, which others may share
-    for block in blocks:
-        for each in block.parameters():
-            first.setdefault(id(each), block)
-    stored = [[each for each in block.parameters() if first[id(each)] is block] for block in blocks]
-    every = [_numbers(part) for part in stored]
-    trained = [_numbers(each for each in part if each.requires_grad) for part in stored]
-    norms = [
-        [each for module in block.modules() if isinstance(module, NORMS) for each in module.parameters()]
-        for block in blocks
-    ]
+    found: dict[
+        int, tuple[Tensor, int, bool]
+    ] = {}  # by id, since blocks may share tensors: its first block, True in norms
+    for index, block in enumerate(model.blocks.values()):
+        for module in block.modules():
+            for each in module.parameters(recurse=False):
+                found.setdefault(id(each), (each, index, isinstance(module, NORMS)))
     vectors = (method.objective.vectors | method.rule.vectors) - {"step"}
     read = vectors | method.objective.frozen
     partial = "received" in read and "received" not in vectors
 
-    def held(sizes: list[int], trained: list[int]) -> int:
-        received = sum(trained[len(trained) - alpha :]) if partial else 0
-        return sum(sizes) + sum(trained) * (len(read) - partial) + received
+    def held(*, norms: bool) -> int:
+        every = [(each, index) for each, index, of_norm in found.values() if norms or not of_norm]
+        trained = [(each.numel(), index) for each, index in every if each.requires_grad]
+        received = sum(numbers for numbers, index in trained if index >= model.depth - alpha) if partial else 0
+        copies = sum(numbers for numbers, _ in trained) * (len(read) - partial)
+        return sum(each.numel() for each, _ in every) + copies + received
 
     kept = () if method.state is None else method.state.vectors
     own = sum(place.stop - place.start for place in model.layout.local_parameters)
-    between = sum({OWN: own, "step": 1}.get(name, sum(trained)) for name in kept)
-    without_norm = held(
-        [whole - _numbers(each) for whole, each in zip(every, norms, strict=True)],
-        [part - _numbers(t for t in each if t.requires_grad) for part, each in zip(trained, norms, strict=True)],
-    )
-    return StoredParameters(sum(every), held(every, trained), without_norm, between)
-
-
-def _numbers(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() for tensor in tensors)
+    trained = sum(each.numel() for each, *_ in found.values() if each.requires_grad)
+    between = sum({OWN: own, "step": 1}.get(name, trained) for name in kept)
+    whole = sum(each.numel() for each, *_ in found.values())
+    return StoredParameters(whole, held(norms=True), held(norms=False), between)

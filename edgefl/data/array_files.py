@@ -2,8 +2,9 @@
 
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,45 +16,48 @@ from edgefl.errors import UserError, nearest
 
 
 class ArrayFile(NamedTuple):
-    """A file with arrays by name, sorted; ``word`` is a named array in messages: array, tensor or column."""
+    """Arrays by name; ``word`` is one of them in messages: array, tensor or column, ``what`` the whole."""
 
-    path: Path
+    place: str  # the file or folder, for messages
     word: str
     names: list[str]
     open: Callable[[str], NDArray[Any] | Pictures]
+    what: str = "file"
 
-    def read(self, name: str) -> NDArray[Any] | Pictures:
-        """An array."""
+    def read(self, name: str | tuple[str, ...]) -> NDArray[Any] | Pictures:
+        """An array, or several arrays of numbers ``[samples]`` side by side, ``[samples, names]``."""
+        if isinstance(name, tuple):
+            return self._side_by_side(name)
         if name not in self.names:
             hint = nearest(name, self.names) if self.names else "it has none"
-            raise UserError(f"no {self.word} '{name}' in this file; {hint}", file=str(self.path))
-        with _readable(self.path):
+            raise UserError(f"no {self.word} '{name}' in this {self.what}; {hint}", file=self.place)
+        with _readable(self.place):
             return self.open(name)
 
-    def read_columns(self, names: Sequence[str]) -> NDArray[Any]:
-        """Several arrays of numbers ``[samples]`` side by side, ``[samples, names]``."""
+    def _side_by_side(self, names: tuple[str, ...]) -> NDArray[Any]:
         columns = [self.read(name) for name in names]
         for name, column in zip(names, columns, strict=True):
             if len(column.shape) != 1 or column.dtype.kind not in "fiub" or column.shape != columns[0].shape:
                 raise UserError(
                     f"expected as many numbers in '{name}' as in '{names[0]}', one for each sample, found "
                     f"{column.dtype} {list(column.shape)}",
-                    file=str(self.path),
+                    file=self.place,
                 )
         return np.stack(columns, axis=1)
 
 
 def open_arrays(path: Path) -> ArrayFile:
     """The file of arrays at ``path``."""
-    formats = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
+    formats: dict[str, Callable[[Path], ArrayFile]] = {".npz": _npz, ".safetensors": _safetensors}
+    formats[".parquet"] = partial(parquet_files, place=str(path))
     if path.suffix not in formats:
         raise UserError(f"expected a file of the format {', '.join(formats)}, found '{path.name}'", file=str(path))
-    with _readable(path):
+    with _readable(str(path)):
         return formats[path.suffix](path)
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _readable(place: str) -> Iterator[None]:
     import pyarrow
     from safetensors import SafetensorError
 
@@ -64,9 +68,9 @@ def _readable(path: Path) -> Iterator[None]:
         if "allow_pickle" in str(error):
             message = "expected numbers, found Python objects (a pickle), which edgefl does not open"
         else:
-            form = "Parquet" if path.suffix == ".parquet" else path.suffix
+            form = next((each for each in (".npz", ".safetensors") if place.endswith(each)), "Parquet")
             message = f"not a readable {form} file ({str(error).strip().partition(chr(10))[0]})"
-        raise UserError(message, file=str(path)) from None
+        raise UserError(message, file=place) from None
 
 
 def _npz(path: Path) -> ArrayFile:
@@ -79,7 +83,7 @@ def _npz(path: Path) -> ArrayFile:
             values: NDArray[Any] = file[name]
         return values
 
-    return ArrayFile(path, "array", names, read)
+    return ArrayFile(str(path), "array", names, read)
 
 
 def _safetensors(path: Path) -> ArrayFile:
@@ -92,7 +96,7 @@ def _safetensors(path: Path) -> ArrayFile:
         with safe_open(path, framework="pt") as file:
             return of_tensor(file.get_tensor(name))
 
-    return ArrayFile(path, "tensor", names, read)
+    return ArrayFile(str(path), "tensor", names, read)
 
 
 def of_tensor(tensor: Any) -> NDArray[Any]:
@@ -105,15 +109,27 @@ def of_tensor(tensor: Any) -> NDArray[Any]:
     return values
 
 
-def _parquet(path: Path) -> ArrayFile:
+def parquet_files(
+    *paths: Path, place: str, size: tuple[int, int] | None = None, colours: Colours | None = None
+) -> ArrayFile:
+    """The columns that all of these files have, file after file; size and colours are for images."""
     import pyarrow.parquet
 
-    file = pyarrow.parquet.ParquetFile(path)
+    files = {}
+    for path in paths:
+        with _readable(str(path)):
+            files[str(path)] = pyarrow.parquet.ParquetFile(path)
 
     def read(name: str) -> NDArray[Any] | Pictures:
-        return of_column(file.read(columns=[name]).column(name), name, str(path))
+        parts = []
+        for path, file in files.items():
+            with _readable(path):
+                parts.append(file.read(columns=[name]))
+        table = pyarrow.concat_tables(parts, promote_options="permissive")
+        return of_column(table.column(name), name, place, size, colours)
 
-    return ArrayFile(path, "column", sorted(file.schema_arrow.names), read)
+    names = set.intersection(*(set(file.schema_arrow.names) for file in files.values()))
+    return ArrayFile(place, "column", sorted(names), read)
 
 
 def of_column(
@@ -155,10 +171,8 @@ def of_column(
             break
         lengths = values.value_lengths().unique().to_pylist()
         if len(lengths) > 1:
-            raise UserError(
-                f"expected lists of one length in '{name}', found lengths from {min(lengths)} to {max(lengths)}",
-                file=place,
-            )
+            message = f"expected lists of one length in '{name}', found lengths from {min(lengths)} to {max(lengths)}"
+            raise UserError(message, file=place)
         shape.append(lengths[0] if lengths else 0)
         values = values.flatten()
     if types.is_string(kind) or types.is_large_string(kind):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -172,11 +171,7 @@ _USE = ("images", "clients", "test", "partition", "validation", "augment", "feat
 
 def _bare(spec: DataSpec) -> DataSpec:
     """The spec without the options that do not change the samples."""
-    bare = type(spec).model_construct(
-        **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
-        **{name: type(spec).model_fields[name].get_default() for name in _USE},
-    )
-    return bare.for_task(spec.task)
+    return spec.model_copy(update={name: type(spec).model_fields[name].get_default() for name in _USE})
 
 
 def _stamps(spec: DataSpec) -> tuple[Any, ...]:
@@ -225,19 +220,14 @@ def channel_statistics(pixels: Samples) -> tuple[tuple[float, ...], tuple[float,
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(pixels.inputs.shape[1]):
-        histogram = sum(
-            (np.bincount(chunk[:, channel].ravel(), minlength=256) for chunk in _chunks(pixels.inputs)),
-            start=np.zeros(256, dtype=np.int64),
-        )
+        histogram = np.zeros(256, dtype=np.int64)
+        for start in range(0, len(pixels.inputs), 4096):
+            histogram += np.bincount(pixels.inputs[start : start + 4096, channel].ravel(), minlength=256)
         share = histogram / histogram.sum()
         mean = float(share @ values)
         means.append(mean)
         deviations.append(float(np.sqrt(share @ (values - mean) ** 2)) or 1.0)
     return tuple(means), tuple(deviations)
-
-
-def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
-    return (images[start : start + 4096] for start in range(0, len(images), 4096))
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

@@ -38,16 +38,6 @@ class FeatureSkew(Component):
         """
 
 
-def per_sample(values: Tensor, inputs: Tensor) -> Tensor:
-    """One float32 number for each sample, ``[n]``, in a shape that is broadcast over its inputs ``[n, …]``."""
-    return values.float().view(-1, *[1] * (inputs.dim() - 1))
-
-
-def as_bytes(pixels: Tensor) -> Tensor:
-    """Pixels in units of 1/255, rounded and limited to 0 … 255."""
-    return pixels.round_().clamp_(0, 255).byte()
-
-
 class Noise(FeatureSkew):
     """Gaussian noise, drawn once for each sample; its standard deviation depends on the client.
 
@@ -73,8 +63,10 @@ class Noise(FeatureSkew):
         import torch
 
         noise = torch.from_numpy(rng.standard_normal(tuple(inputs.shape), dtype=np.float32))
-        noise *= per_sample(parameters[:, 0], inputs)
-        return inputs + noise if inputs.is_floating_point() else as_bytes(noise.mul_(255).add_(inputs))
+        noise *= parameters[:, 0].float().view(-1, *[1] * (inputs.dim() - 1))
+        if inputs.is_floating_point():
+            return inputs + noise
+        return noise.mul_(255).add_(inputs).round_().clamp_(0, 255).byte()
 
 
 class Rotation(FeatureSkew):

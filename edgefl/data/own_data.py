@@ -3,17 +3,18 @@
 import warnings
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from edgefl.data.array_files import ArrayFile
 from edgefl.data.choice import split_off
 from edgefl.data.pictures import Colours, Pictures
 from edgefl.data.samples import Kind, Samples, WrongSamples, checked_samples, strata
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import DataSpec
+from edgefl.data.spec import DataSpec, or_else
 from edgefl.errors import Note, UserError, WrongAnswer
 from edgefl.tasks.base import MOST_CLASSES
 
@@ -29,6 +30,15 @@ class Raw(NamedTuple):
     names: tuple[str, str, str]  # the names of inputs, labels and clients in messages
     place: str  # the file or folder of the arrays, for messages
     classes: int | None = None  # number of classes, if the data state it
+
+    @classmethod
+    def of(
+        cls, file: ArrayFile, inputs: str | tuple[str, ...], target: str, client: str | None, classes: int | None = None
+    ) -> Self:
+        """The arrays of these names; several inputs are columns that make one."""
+        names = inputs if isinstance(inputs, str) else ", ".join(inputs), target, client or ""
+        clients = None if client is None else file.read(client)
+        return cls(file.read(inputs), file.read(target), clients, names, file.place, classes)
 
     def refuse(self, message: str) -> NoReturn:
         raise UserError(message, file=self.place)
@@ -245,39 +255,22 @@ def _as_tokens(raw: Raw, values: NDArray[Any]) -> NDArray[Any]:
 _STORED = {"images": _as_images, "numbers": _as_numbers, "tokens": _as_tokens}
 
 
-def _or_a_path(schema: dict[str, Any]) -> None:
-    choices = schema.pop("enum")
-    schema["anyOf"] = [{"enum": choices, "type": schema.pop("type")}, {"type": "string"}]
-
-
 class SplitData(OwnData):
     """Data with a place for each split; a subclass has the fields ``train`` and ``test_data``."""
+
+    short_test: ClassVar[tuple[str, type]] = "test_data", str
 
     test: Literal["whole", "partitioned"] = Field(
         default="whole",
         description="whole, or partitioned with the class proportions of each client's training data, or by client if "
         "the test data name clients; a path: whole, with these test data",
-        json_schema_extra=_or_a_path,
+        json_schema_extra=or_else({"type": "string"}),
     )
 
     test_data: str | None = None
 
     def tests(self) -> bool:
         return self.test_data is not None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _test_data(cls, data: Any) -> Any:
-        """Interpret another text in ``test`` as ``test_data``."""
-        if (
-            isinstance(data, dict)
-            and isinstance(data.get("test"), str)
-            and data["test"] not in ("whole", "partitioned")
-        ):
-            if data.get("test_data", data["test"]) != data["test"]:
-                raise ValueError(f"expected one place of test data, found {data['test']} and {data['test_data']}")
-            return {**data, "test": "whole", "test_data": data["test"]}
-        return data
 
 
 def type_of(type: np.dtype[Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -46,6 +46,12 @@ class Pictures:
     colours: Colours | None = None
 
     dtype = np.dtype(np.uint8)
+
+    @classmethod
+    def of_files(
+        cls, paths: Sequence[Path | str], size: tuple[int, int] | None = None, colours: Colours | None = None
+    ) -> Pictures:
+        return cls(lambda at: Path(paths[at]), lambda at: str(paths[at]), np.arange(len(paths)), size, colours)
 
     def __getitem__(self, chosen: Integers) -> Pictures:
         return replace(self, numbers=self.numbers[chosen], colours=1 if self._first[0] == 1 else 3)

@@ -1,9 +1,9 @@
 """The scenario's ``data`` section: samples, number of clients and partition; and the interface of every data set."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
@@ -11,7 +11,8 @@ from pydantic import Field, PrivateAttr, model_validator
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import largest_remainders
 from edgefl.data.feature_skews import AnyFeatureSkew
-from edgefl.data.partitions import AnyPartition, Iid
+from edgefl.data.partitions import AnyPartition
+from edgefl.data.partitions.iid import Iid
 from edgefl.data.samples import Description, Samples, checked_samples, described, in_terms_of
 from edgefl.errors import UserError
 from edgefl.options import Component
@@ -39,12 +40,24 @@ class Normalisation(Component):
         return self
 
 
+def or_else(other: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """A change of the JSON schema of ``test``, which also has the ``other`` form; see :attr:`DataSpec.short_test`."""
+
+    def change(schema: dict[str, Any]) -> None:
+        schema["anyOf"] = [{"enum": schema.pop("enum"), "type": schema.pop("type")}, other]
+
+    return change
+
+
 class DataSpec(Component):
     """A data set and its use. Every data set is a subclass with its own ``name`` and further options.
 
     A subclass gives ``name`` the type ``Literal["its_name"]`` with that default, implements :meth:`read` and possibly
     :meth:`declared`, and is registered in :data:`DATA_SETS` or by an entry point of the group ``edgefl.datasets``.
     """
+
+    short_test: ClassVar[tuple[str, type] | None] = None
+    """An option, and its type, that another value of ``test`` sets, with ``test: whole``."""
 
     name: str = Field(description="the data set")
     root: str | None = Field(
@@ -79,6 +92,17 @@ class DataSpec(Component):
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
 
     _task: Task = PrivateAttr(default_factory=Classification)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_by_test(cls, data: Any) -> Any:
+        test = data.get("test") if isinstance(data, dict) else None
+        if cls.short_test is None or type(test) is not cls.short_test[1] or test in {"whole", "partitioned"}:
+            return data
+        option, _ = cls.short_test
+        if data.get(option, test) != test:
+            raise ValueError(f"expected test: {test} or {option}: {data[option]}, found both")
+        return {**data, "test": "whole", option: test}
 
     @property
     def task(self) -> Task:
@@ -189,25 +213,19 @@ def check_use(spec: DataSpec, known: Description) -> None:
     """
     skew = spec.feature_skew
     if skew is not None and known.kind not in skew.inputs:
-        raise UserError(
-            f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}",
-            field="feature_skew",
-        )
+        message = f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}"
+        raise UserError(message, field="feature_skew")
     if known.kind != "images":
         if spec.augment != "none":
-            raise UserError(
-                f"augment moves pixels, and these data are {known.kind}: expected none, found {spec.augment}",
-                field="augment",
-            )
+            message = f"augment moves pixels, and these data are {known.kind}: expected none, found {spec.augment}"
+            raise UserError(message, field="augment")
         if spec.normalise is not None:
             raise UserError(
                 f"normalise is for pixels, and these data are {known.kind}: expected null", field="normalise"
             )
     elif spec.normalise is not None and len(spec.normalise.mean) != known.shape[0]:
-        raise UserError(
-            f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}",
-            field="normalise",
-        )
+        message = f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}"
+        raise UserError(message, field="normalise")
 
 
 def data_set(value: Any) -> DataSpec:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,7 +192,6 @@ _ALL = -1
 class Diagnosis:
     """The curvature for one method and seed."""
 
-    # label, seed: the model's method and seed
     label: str
     seed: int
     lambda_max: float  # the Hessian's eigenvalue of largest magnitude at the final model
@@ -240,27 +241,18 @@ def diagnose(
     ]
     if not chosen:
         raise UserError(f"the run has no seed {', '.join(map(str, seeds or ()))}", file=str(run))
-    loaded: tuple[int, list[Batch]] | None = None
-    for label, seed in sorted(chosen, key=lambda each: each[1]):
-        if loaded is None or loaded[0] != seed:
-            loaded = (seed, _batches(scenario, seed, device, batches))
-        yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded[1], plane=plane)
+    for seed, runs in groupby(sorted(chosen, key=itemgetter(1)), key=itemgetter(1)):
+        loaded = _batches(scenario, seed, device, batches)
+        for label, _ in runs:
+            yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded, plane=plane)
 
 
 @neutral_torch()
 def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Batch]:
     place = choose_device(device)
     data = load_federated(scenario.data, seed, place, scenario.evaluation.split, room=room_for_data(place))
-    plan = job_batches(
-        data.train,
-        scenario.data.augment,
-        np.sort(data.shards.indices),
-        LocalOptions(batch=BATCH, drop_last=True),
-        count,
-        seed=seed,
-        client=_ALL,
-        dispatch=0,
-    )
+    options, images = LocalOptions(batch=BATCH, drop_last=True), np.sort(data.shards.indices)
+    plan = job_batches(data.train, scenario.data.augment, images, options, count, seed=seed, client=_ALL, dispatch=0)
     return [plan.step(step) for step in range(len(plan))]
 
 
@@ -270,9 +262,8 @@ def _diagnose(
 ) -> Diagnosis:
     objective = recipe_of(scenario, scenario.method(label)).objective
     device = batches[0].inputs.device
-    with neutral_torch():
-        model = objective.adapt(skeleton(scenario)).to(device)
-        mode = objective.evaluation_mode(model)
+    model = objective.adapt(skeleton(scenario)).to(device)
+    mode = objective.evaluation_mode(model)
 
     def curvature(vector: Tensor) -> Curvature:
         return Curvature(model, vector.to(device), batches, mode)
@@ -288,16 +279,9 @@ def _diagnose(
             clients.append({"client": client, "lambda_max": here.top_eigenvalue(seed), "trace": diagonal.trace})
             by_tensor.append(here.by_tensor(diagonal.values))
             by_parameter.append(diagonal.values)
-        return Diagnosis(
-            label=label,
-            seed=seed,
-            lambda_max=final.top_eigenvalue(seed),
-            trace=final.diagonal(seed).trace,
-            clients=clients,
-            by_tensor=dissimilarity(by_tensor),
-            by_parameter=dissimilarity(by_parameter),
-            landscape=landscape(final, seed=seed) if plane else None,
-        )
+        figures = final.top_eigenvalue(seed), final.diagonal(seed).trace
+        differ = dissimilarity(by_tensor), dissimilarity(by_parameter)
+        return Diagnosis(label, seed, *figures, clients, *differ, landscape(final, seed=seed) if plane else None)
 
 
 def dissimilarity(diagonals: Sequence[Tensor]) -> dict[str, float] | None:

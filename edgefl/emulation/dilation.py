@@ -47,8 +47,7 @@ def choose_dilation(wiring: Wiring, settings: LinkSettings, carried: PacketRates
 def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
     """The packets a real second if all nodes transfer at once, with equal shares of each link's peak capacity."""
     routing, delayed, links = Routing(wiring, settings), 0.0, 0.0
-    for pair in wiring.routes:
-        route = wiring.route(*pair)
+    for pair, route in wiring.routes.items():
         rate = min(link.peak / len(link.pairs) for link in route)
         if math.isinf(rate):
             raise UserError(f"no link from {pair[0]} to {pair[1]} has a finite capacity, so no dilation is enough")

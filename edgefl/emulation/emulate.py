@@ -14,10 +14,11 @@ import numpy as np
 
 from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
-from edgefl.emulation.real_links import RealLinks
+from edgefl.emulation.real_links import made_links
+from edgefl.emulation.remembering_engine import RememberingEngine
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
-from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, quotas_of
+from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of, started_trainers
 from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
@@ -54,10 +55,8 @@ def check_scenario(scenario: Scenario) -> None:
     if getattr(scenario.network.topology, "sharing", "wired") != "wired":
         raise UserError("expected wired: an emulation has no radio channels", field="network.topology.sharing")
     if scenario.training.bandwidth.name != "equal":
-        raise UserError(
-            f"expected equal: real connections share links as TCP does, found {scenario.training.bandwidth.name}",
-            field="training.bandwidth.kind",
-        )
+        message = f"expected equal: real connections share links as TCP does, found {scenario.training.bandwidth.name}"
+        raise UserError(message, field="training.bandwidth.kind")
     clients, network = scenario.data.clients, scenario.network
     if clients <= MOST_CLIENTS:
         fleet = assign(scenario.fleet, clients, scenario.seeds[0])
@@ -126,7 +125,7 @@ def emulate(
     dilation: float | None = None,  # real seconds for one second of the scenario; chosen by rule if not given
     # called with the part that begins, the reason of each dilation that was chosen, and why there is no band over
     # queue draws
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
     # paced: local training takes the predicted seconds; real: it takes the time of a process that trains under the
     # CPU quota of the client's profile
     compute: Literal["paced", "real"] = "paced",
@@ -145,22 +144,20 @@ def emulate(
     predicted = free_folder_of_prediction(out)
     with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
+        remembering = partial(RememberingEngine, folder / "results")
         both = partial(
-            run, scenario, methods=methods, device=device, train=train, listeners=listeners, results=folder / "results"
+            run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remembering
         )
-        if say is not None:
-            say("simulation:")
+        say("simulation:")
         both(out=predicted)
-        if say is not None:
-            say("emulation:")
+        say("emulation:")
         both(out=out, testbed=testbed)
     simulated = RunResult(predicted)
     if has_one_queue(simulated):  # time the simulation again with other shares
         try:
             write_sensitivity(predicted, untrained=not simulated.trained)
         except UserError as error:
-            if say is not None:
-                say(f"no band over draws of the shares in queues: {error.message}")
+            say(f"no band over draws of the shares in queues: {error.message}")
     return Emulated(out, predicted)
 
 
@@ -179,7 +176,7 @@ def _testbeds(
     *,
     dilation: float | None,
     compute: Literal["paced", "real"],
-    say: Callable[[str], None] | None,
+    say: Callable[[str], None],
 ) -> MakeTestbed:
     """Make the real links of each run; UserError if the scenario cannot be emulated, or not by this machine."""
     check_scenario(scenario)
@@ -197,20 +194,16 @@ def _testbeds(
         factor = dilation
         if factor is None:
             factor, why = choose_dilation(wiring, settings_of(setup, 1.0), carried)
-            if say is not None:
-                say(f"{setup.label}, seed {setup.seed}: {why}")
+            say(f"{setup.label}, seed {setup.seed}: {why}")
         with ExitStack() as stack:
             real_links = stack.enter_context(
-                RealLinks(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
+                made_links(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
             )
             trainers = None
             if compute == "real":
                 plan = Plan(scenario, setup.label, setup.seed, setup.sizes.blocks)
                 quotas = quotas_of(setup.fleet, factor)
-                nodes, coordinator = real_links.nodes, real_links.coordinator
-                trainers = stack.enter_context(
-                    Trainers(plan, at_a_time(scenario), quotas, nodes=nodes, coordinator=coordinator)
-                )
+                trainers = stack.enter_context(started_trainers(plan, at_a_time(scenario), quotas, real_links.nodes))
             made = Testbed(real_links, dilation=factor, trainers=trainers)
             yield made
             write_emulation(made.measured(setup), paths.emulation)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from edgefl.emulation import shaping
 from edgefl.emulation.machine import has_netem
 from edgefl.emulation.nodes import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
-from edgefl.emulation.shaping import Rate, TrafficControl, Valve
+from edgefl.emulation.shaping import Rate, TrafficControl
 from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
@@ -58,17 +58,18 @@ class Links:
         self._delay()
         for node in self._wiring.nodes:
             self._configure(node)
+            self._controls[node] = TrafficControl(self._namespaces[node])
         self._limit_windows()
         for link in self._wiring.links:
             if not link.capacity:
-                self._control(link.source).change(self._shapers[link.ends].valves(open=False))
+                self._controls[link.source].change(self._shapers[link.ends].valves(open=False))
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
         """Change capacities of links now, by their ends: bit/s of the scenario; 0 is an outage, infinite unshaped.
 
         In an outage packets in queues stay, and so do the connections. Links that no route crosses are ignored.
         """
-        new: dict[str, list[Rate | Valve]] = {}
+        new: dict[str, list[Rate]] = {}
         opened: list[Pair] = []
         for ends, capacity in changes.items():
             if ends not in self._links or capacity == self._capacity[ends]:
@@ -82,10 +83,10 @@ class Links:
                 if capacity:
                     opened.append(ends)
         for node, mine in new.items():
-            self._control(node).change(mine)
+            self._controls[node].change(mine)
         for source, target in opened:
             # A queue that has been opened looks at its packets when the next one comes.
-            self._control(source).wake(self._routing.device(target))
+            self._controls[source].wake(self._routing.device(target))
 
     def inside(self, node: str) -> AbstractContextManager[None]:
         """As :func:`~edgefl.emulation.nodes.inside`, also for a node without its process."""
@@ -174,30 +175,16 @@ class Links:
 
     def _shaper(self, link: WiredLink) -> shaping.Shaper:
         fifo = link.shared and self._settings.queue == "fifo"
-        return shaping.Shaper(
-            link,
-            self._routing.device(link.target),
-            self._wiring.addresses,
-            packets=shaping.ONE_QUEUE_PACKETS if fifo else shaping.QUEUE_PACKETS,
-            fair=not fifo,
-        )
+        return shaping.Shaper(link, self._routing.device(link.target), self._wiring.addresses, fair=not fifo)
 
     def _rate(self, capacity: float) -> float:
         settings = self._settings
         return shaping.wire_bytes_per_second(capacity, efficiency=settings.efficiency, dilation=settings.dilation)
 
-    def _control(self, node: str) -> TrafficControl:
-        if node not in self._controls:
-            self._controls[node] = TrafficControl(self._namespaces[node])
-        return self._controls[node]
-
     def _run(self, node: str | None, command: Sequence[str], lines: Sequence[str]) -> str:
         text = "".join(f"{line}\n" for line in lines)
-        if node is None:
+        with nullcontext() if node is None else self.inside(node):
             done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
-        else:
-            with self.inside(node):
-                done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
         if done.returncode != 0:
             said = done.stderr.strip()
             number = re.search(r"Command failed -:(\d+)", said)

@@ -164,7 +164,8 @@ class Node:
 
     def _end(self, connection: socket.socket) -> None:
         self._handed_over.pop(connection, None)
-        _reset(connection)
+        _reset_when_closed(connection)
+        connection.close()
 
     def _content(self, path: str) -> memoryview:
         if path not in self._contents:
@@ -174,30 +175,27 @@ class Node:
 
     async def _receive(self, connection: socket.socket, peer: str) -> None:
         """Receive one transfer after another."""
-        try:
-            with connection, suppress(ConnectionError, EOFError):
-                await self._receive_all(connection)
-        finally:
-            self._receiving.get(peer, {}).pop(connection, None)
-
-    async def _receive_all(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         space = memoryview(bytearray(CHUNK))
-        while True:
-            flow, length = _HEAD.unpack(await _exactly(connection, _HEAD.size))
-            if flow == _ROUND_TRIP:
-                await _exactly(connection, length)
-                await loop.sock_sendall(connection, b"\0")
-                continue
-            received = 0
-            while received < length:
-                count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - received)])
-                if not count:
-                    raise EOFError
-                received += count
-                self._received[flow] = received
-            if flow not in self._stopped:
-                self.report(arrived=flow, at=time.monotonic())
+        try:
+            with connection, suppress(ConnectionError, EOFError):
+                while True:
+                    flow, length = _HEAD.unpack(await _exactly(connection, _HEAD.size))
+                    if flow == _ROUND_TRIP:
+                        await _exactly(connection, length)
+                        await loop.sock_sendall(connection, b"\0")
+                        continue
+                    received = 0
+                    while received < length:
+                        count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - received)])
+                        if not count:
+                            raise EOFError
+                        received += count
+                        self._received[flow] = received
+                    if flow not in self._stopped:
+                        self.report(arrived=flow, at=time.monotonic())
+        finally:
+            self._receiving.get(peer, {}).pop(connection, None)
 
 
 async def _exactly(connection: socket.socket, size: int) -> bytes:
@@ -208,12 +206,6 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
             raise EOFError
         found += more
     return found
-
-
-def _reset(connection: socket.socket) -> None:
-    """Close a connection at once; its queue is thrown away."""
-    _reset_when_closed(connection)
-    connection.close()
 
 
 def _reset_when_closed(connection: socket.socket) -> None:

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,10 @@ def check_alive(report: Mapping[str, Any]) -> None:
 
 
 class Nodes:
-    """All nodes' processes, by name; ``reports`` are the unread ones, in the order of arrival."""
+    """All nodes' processes, by name, which connect to ``path``; ``reports`` are the unread ones, as they arrived."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.reports: deque[dict[str, Any]] = deque()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(path))
@@ -152,13 +153,30 @@ class Nodes:
                 raise EmulationFailed(f"no process reported its {kind} within {seconds:g} s")
             self.wait(until - time.monotonic())
 
-    def wait_for_start(
-        self, names: Collection[str], processes: Collection[subprocess.Popen[bytes]], seconds: float, *, messages: Path
-    ) -> None:
-        """Wait until these nodes have connected; what they reported meanwhile is forgotten.
+    def start(
+        self,
+        commands: Iterable[Sequence[str]],
+        plan: bytes,  # which each process reads from its standard input
+        end: Callable[[subprocess.Popen[bytes]], None],  # how a process ends when the stack is closed
+        stack: ExitStack,
+        *,
+        names: Collection[str],
+        seconds: float,
+        messages: Path,
+    ) -> list[subprocess.Popen[bytes]]:
+        """Start processes, and wait until nodes of these names have connected; what they reported is forgotten.
 
-        None of ``processes`` must end before. What they print is in the file ``messages``, which the error quotes.
+        None of the processes must end before. What they print is in the file ``messages``, which the error quotes.
         """
+        processes = []
+        with messages.open("wb") as said:
+            for command in commands:
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said)
+                stack.callback(end, process)
+                processes.append(process)
+                assert process.stdin is not None
+                with suppress(BrokenPipeError), process.stdin:
+                    process.stdin.write(plan)
         until = time.monotonic() + seconds
         while not set(self._nodes).issuperset(names):
             self.wait(0.1)
@@ -171,6 +189,7 @@ class Nodes:
                 reason = messages.read_text(errors="replace").strip() or "no message"
                 raise EmulationFailed(f"the processes of the emulation {why}: {reason}")
         self.reports.clear()
+        return processes
 
     def close(self) -> None:
         """End all connections; the nodes' processes end with them."""

@@ -5,14 +5,14 @@ each node. The namespaces have no names, so they end with their processes, and t
 one, however it ends.
 """
 
-import contextlib
 import pickle
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.nodes import EmulationFailed, Nodes, python
@@ -29,38 +29,11 @@ ANSWER_SECONDS = 10.0
 
 
 class RealLinks:
-    """All processes and links of one run; a context manager.
+    """All processes and links of one run; see :func:`made_links`."""
 
-    ``content``, at least one byte, is what is sent, from its beginning again for longer transfers.
-    """
-
-    nodes: Nodes
-    coordinator: Path
-
-    def __init__(self, wiring: Wiring, settings: LinkSettings, *, folder: Path, content: bytes) -> None:
-        self._folder = folder
-        self.wiring = wiring
-        self._settings = settings
-        self._content = content
-        self._file = ""
-        self._resources = contextlib.ExitStack()
+    def __init__(self, wiring: Wiring, settings: LinkSettings, nodes: Nodes, content: Path) -> None:
+        self.wiring, self._settings, self.nodes, self._content = wiring, settings, nodes, content
         self._down: set[str] = set()
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
-            content = folder / "content"
-            content.write_bytes(self._content)
-            self._file = str(content)
-            self.coordinator = folder / "coordinator"
-            self.nodes = Nodes(self.coordinator)
-            stack.callback(self._end)
-            self._start(folder)
-            self._resources = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._resources.close()
 
     def open_connections(self, seconds: float) -> None:
         """Open a connection for each pair of nodes that transfer, both ways, within the given time.
@@ -92,7 +65,7 @@ class RealLinks:
             flow=flow,
             to=self.wiring.addresses[target],
             bytes=bytes,
-            content=self._file,
+            content=str(self._content),
             round_trips=round_trips,
         )
 
@@ -149,28 +122,34 @@ class RealLinks:
             warm = min(self.wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
         self.nodes.order(source, do="open", to=self.wiring.addresses[target], warm=warm)
 
-    def _start(self, folder: Path) -> None:
-        said = folder / "messages"
-        command = in_namespaces()
-        assert command is not None, "checked before"
-        with said.open("wb") as messages:
-            self._maker = subprocess.Popen(
-                [*command, *python("links"), str(folder / "coordinator")],
-                stdin=subprocess.PIPE,
-                stdout=messages,
-                stderr=messages,
-            )
-        assert self._maker.stdin is not None
-        with self._maker.stdin as plan:
-            pickle.dump((self.wiring, self._settings), plan)
-        names = [*self.wiring.nodes, LINK_MAKER]
-        self.nodes.wait_for_start(names, [self._maker], START_SECONDS, messages=said)
 
-    def _end(self) -> None:
-        """Close the connections, so that all processes end; end those that do not."""
-        self.nodes.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._maker.wait(5.0)
-        if self._maker.poll() is None:
-            self._maker.kill()
-            self._maker.wait()
+@contextmanager
+def made_links(wiring: Wiring, settings: LinkSettings, *, folder: Path, content: bytes) -> Iterator[RealLinks]:
+    """Links and processes, which end with the block.
+
+    ``content``, at least one byte, is what is sent, from its beginning again for longer transfers.
+    """
+    command = in_namespaces()
+    assert command is not None, "checked before"
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+        (own / "content").write_bytes(content)
+        nodes = Nodes(own / "coordinator")
+
+        def end(maker: subprocess.Popen[bytes]) -> None:
+            nodes.close()  # so that all processes end
+            with suppress(subprocess.TimeoutExpired):
+                maker.wait(5.0)
+            maker.kill()
+            maker.wait()
+
+        nodes.start(
+            [[*command, *python("links"), str(nodes.path)]],
+            pickle.dumps((wiring, settings)),
+            end,
+            stack,
+            names=[*wiring.nodes, LINK_MAKER],
+            seconds=START_SECONDS,
+            messages=own / "messages",
+        )
+        yield RealLinks(wiring, settings, nodes, own / "content")

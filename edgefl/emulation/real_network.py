@@ -1,15 +1,13 @@
 """The network of an emulated world: transfers that processes carry out over real links."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.emulation.real_links import RealLinks
 from edgefl.network.connections import Connection, Connections
 from edgefl.network.fairness import Outlook
 from edgefl.network.flow import Alone, Flow, FlowObserver
@@ -18,9 +16,6 @@ from edgefl.network.tcp import Opening
 from edgefl.network.topology import Node, Topology, router
 from edgefl.network.transport import Transport
 from edgefl.simulation.clock import Clock
-
-if TYPE_CHECKING:
-    from edgefl.emulation.real_links import RealLinks
 
 
 class RealNetwork:

@@ -33,7 +33,7 @@ class Routing:
         self._settings = settings
         self._number = {node: number for number, node in enumerate(wiring.nodes)}
         self._seconds = {
-            pair: sum(link.latency for link in wiring.route(*pair)) * settings.dilation for pair in wiring.routes
+            pair: sum(link.latency for link in route) * settings.dilation for pair, route in wiring.routes.items()
         }
 
     def device(self, neighbour: str) -> str:
@@ -77,8 +77,8 @@ class Routing:
     def routes(self, node: str) -> list[str]:
         """The commands for ``ip`` that make routes and rules."""
         addresses = self._wiring.addresses
-        hops = [hop for hop in self._wiring.hops if hop.node == node]
-        devices = {(hop.source, hop.target): self.device(hop.next) for hop in hops}
+        hops = self._wiring.hops.items()
+        devices = {(source, target): self.device(other) for (at, source, target), other in hops if at == node}
         delays = {seconds: name for name, seconds in self.delays(node).items()}
         lines: list[str] = []
         for (source, target), device in devices.items():
@@ -133,5 +133,5 @@ class Routing:
     def _bytes_per_second(self, pair: Pair) -> float:
         """The highest rate of payload between two nodes, real time."""
         settings = self._settings
-        peak = min(link.peak for link in self._wiring.route(*pair))
+        peak = min(link.peak for link in self._wiring.routes[pair])
         return min(peak * settings.efficiency / settings.dilation / 8.0, shaping.UNSHAPED)

@@ -33,37 +33,26 @@ _WAKE_UP = 0x88B5
 
 
 class Rate(NamedTuple):
-    """A new rate for a class of htb."""
+    """A new rate for a class of htb, or for the tbf below a ``parent``."""
 
     device: str
     handle: int
     bytes_per_second: int
     burst: int
-    quantum: int
-
-
-class Valve(NamedTuple):
-    """A new rate for a tbf."""
-
-    device: str
-    parent: int
-    handle: int
-    bytes_per_second: int
-    burst: int
-    packets: int
+    packets: int = 0  # the length of a tbf's queue
+    parent: int = 0
 
 
 class TrafficControl:
     """Changes the queues of one network namespace."""
 
     def __init__(self, namespace: int) -> None:
-        self._numbers: dict[str, int] = {}
         with entered(namespace):
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
             self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0)
             self._numbers = {name: number for number, name in socket.if_nameindex()}
 
-    def change(self, changes: Sequence[Rate | Valve]) -> None:
+    def change(self, changes: Sequence[Rate]) -> None:
         """Make changes, in their order; OSError if the kernel refused one."""
         for change in changes:
             self._netlink.send(self._message(change))
@@ -81,21 +70,21 @@ class TrafficControl:
         self._netlink.close()
         self._packets.close()
 
-    def _message(self, change: Rate | Valve) -> bytes:
-        if isinstance(change, Rate):
-            kind, name, parent = _NEW_CLASS, b"htb\0", 0
+    def _message(self, change: Rate) -> bytes:
+        if not change.parent:
+            kind, name = _NEW_CLASS, b"htb\0"
             rate = _rate(change.bytes_per_second)
             burst = min(round(change.burst / change.bytes_per_second / _TICK), (1 << 32) - 1)
-            options = _attribute(_HTB_PARAMETERS, rate + rate + struct.pack("=5I", burst, burst, change.quantum, 0, 0))
+            options = _attribute(_HTB_PARAMETERS, rate + rate + struct.pack("=5I", burst, burst, WIRE_BYTES, 0, 0))
             for attribute in (_HTB_RATE64, _HTB_CEIL64):
                 options += _attribute(attribute, struct.pack("=Q", change.bytes_per_second))
         else:
-            kind, name, parent = _NEW_QDISC, b"tbf\0", change.parent
+            kind, name = _NEW_QDISC, b"tbf\0"
             parameters = _rate(change.bytes_per_second) + bytes(12) + struct.pack("=3I", change.packets, 0, 0)
             options = _attribute(_TBF_PARAMETERS, parameters)
             options += _attribute(_TBF_RATE64, struct.pack("=Q", change.bytes_per_second))
             options += _attribute(_TBF_BURST, struct.pack("=I", change.burst))
-        body = struct.pack("=BxxxiIII", 0, self._numbers[change.device], change.handle, parent, 0)
+        body = struct.pack("=BxxxiIII", 0, self._numbers[change.device], change.handle, change.parent, 0)
         body += _attribute(_KIND, name) + _attribute(_OPTIONS, options)
         return struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | _ACKNOWLEDGE, 0, 0) + body
 
@@ -187,17 +176,9 @@ def delayed(device: str, seconds: float) -> str:
 class Shaper:
     """The commands that shape one link at its sending device."""
 
-    def __init__(
-        self,
-        link: WiredLink,
-        device: str,
-        addresses: dict[str, str],
-        *,
-        packets: int = QUEUE_PACKETS,
-        fair: bool = True,
-    ) -> None:
+    def __init__(self, link: WiredLink, device: str, addresses: dict[str, str], *, fair: bool = True) -> None:
         self._device = device
-        self._packets = packets
+        self._packets = QUEUE_PACKETS if fair else ONE_QUEUE_PACKETS
         pairs: Sequence[tuple[str, str] | None] = link.pairs if fair else [None]
         self._matches = [
             "" if pair is None else f"match ip src {addresses[pair[0]]}/32 match ip dst {addresses[pair[1]]}/32"
@@ -232,14 +213,14 @@ class Shaper:
     def changed(self, bytes_per_second: float) -> Rate:
         """The change to another rate, which is not 0."""
         rate, burst = self._tokens(bytes_per_second)
-        return Rate(self._device, 0x20001, rate, burst, WIRE_BYTES)
+        return Rate(self._device, 0x20001, rate, burst)
 
-    def valves(self, *, open: bool) -> list[Valve]:
+    def valves(self, *, open: bool) -> list[Rate]:
         """The changes that end or begin an outage."""
         # When it is closed, one packet passes at the change, then none for 25 minutes.
         rate = _OPEN_RATE if open else 1
         return [
-            Valve(self._device, 0x20000 + leaf, leaf << 16, rate, WIRE_BYTES, self._packets)
+            Rate(self._device, leaf << 16, rate, WIRE_BYTES, self._packets, 0x20000 + leaf)
             for leaf, _ in enumerate(self._matches, start=_FIRST_LEAF)
         ]
 

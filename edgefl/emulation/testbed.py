@@ -21,7 +21,6 @@ from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.emulation import Emulation, Load, WireBytes
-from edgefl.record.events import EventLog
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.setup import Setup
 from edgefl.training.job import TrainingJob
@@ -167,29 +166,23 @@ class Testbed:
     def __init__(self, real_links: RealLinks, *, dilation: float, trainers: Trainers | None = None) -> None:
         self._real_links = real_links
         self._nodes = real_links.nodes
-        self.real_clock = RealClock(dilation, self)
+        self.clock = RealClock(dilation, self)
         self._trainers = trainers
-        self._network: RealNetwork | None = None
         self._arrived = 0
-        self._log: EventLog | None = None
         self._worked_before = processor_seconds()
         self._carried_before: dict[Pair, int] = {}
 
     # What the world asks for
 
-    def clock(self, log: EventLog) -> RealClock:
-        self._log = log
-        return self.real_clock
-
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> RealNetwork:
         self._network = RealNetwork(
-            self.real_clock, topology, observer=observer, transport=transport, carrier=self._real_links
+            self.clock, topology, observer=observer, transport=transport, carrier=self._real_links
         )
         return self._network
 
     def measured(self, setup: Setup) -> Emulation:
         """How a run's seconds were measured, at its end."""
-        clock = self.real_clock
+        clock = self.clock
         worked, could = (after - before for after, before in zip(processor_seconds(), self._worked_before, strict=True))
         late = [each / clock.dilation for each in clock.late] or [0.0]
         load = Load(
@@ -199,13 +192,14 @@ class Testbed:
             paused_seconds=clock.paused / clock.dilation,
             paused_while_sending=clock.paused_while_sending / clock.dilation,
         )
-        rounds = 0 if self._log is None else self._log.rounds
         quotas = 1.0 if self._trainers is None else self._trainers.share_of_quotas
         return Emulation(
             dilation=clock.dilation,
             compute="real" if self.trains else "paced",
             queue="fair" if setup.transport.queue is None else "fifo",
-            trust=tuple(doubts(load, seconds=clock.now, rounds=rounds, dilation=clock.dilation, quotas=quotas)),
+            trust=tuple(
+                doubts(load, seconds=clock.now, rounds=setup.log.rounds, dilation=clock.dilation, quotas=quotas)
+            ),
             wire_bytes=self._wire_bytes(),
             load=load,
             machine={"processors": os.cpu_count(), "kernel": platform.release()},
@@ -231,7 +225,7 @@ class Testbed:
     def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
         """The event triggers when the job is done."""
         assert self._trainers is not None
-        ended = self.real_clock.event()
+        ended = self.clock.event()
         self._trainers.train(job, slowdown, ended)
         return ended
 
@@ -256,7 +250,6 @@ class Testbed:
     def handle(self) -> None:
         report = min(self._nodes.reports, key=lambda each: each.get("at", 0.0))
         self._nodes.reports.remove(report)
-        assert self._network is not None
         check_alive(report)
         if "arrived" in report:
             self._network.arrived(report["arrived"])
@@ -269,16 +262,15 @@ class Testbed:
 
     @property
     def under_way(self) -> bool:
-        return self._training or (self._network is not None and self._network.under_way)
+        return self._training or self._network.under_way
 
     @property
     def blocked(self) -> bool:
-        return not self._training and self._network is not None and self._network.blocked
+        return not self._training and self._network.blocked
 
     def stuck(self) -> bool:
         if self._training:
             return False
-        assert self._network is not None
         before, self._arrived = self._arrived, self._network.bytes_under_way()
         return self._arrived == before and not self._network.blocked
 

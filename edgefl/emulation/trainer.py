@@ -4,8 +4,6 @@ A client of the scenario has the process only while it trains. The numbers that 
 come from its engine, so that they do not depend on time.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import select
@@ -14,24 +12,21 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from edgefl.data.federated import load_federated
+from edgefl.data.federated import FederatedData, load_federated
 from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import code_files
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.registry import build_model
 from edgefl.scenario import Scenario
-from edgefl.training.base import JobTask
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_inputs import ClientData
+from edgefl.training.job_task import JobTask
 from edgefl.user_code import allow
-
-if TYPE_CHECKING:
-    from edgefl.data.federated import FederatedData
 
 WARM_UP_STEPS = 4
 """Steps before the first job: the first ones of a process take longer."""

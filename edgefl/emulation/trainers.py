@@ -1,11 +1,10 @@
 """The training processes of an emulation, each under a CPU quota that stands for its client's device."""
 
-import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import cloudpickle
 import simpy
@@ -37,36 +36,19 @@ class _Running(NamedTuple):
 
 
 class Trainers:
-    """Trains jobs in processes under quotas; a context manager.
+    """Trains jobs in processes under quotas.
 
-    A process is no device: it trains for one client after another, under the quota of the client's device. Their
-    messages are written next to ``coordinator``, where they connect to.
+    A process is no device: it trains for one client after another, under the quota of the client's device. ``groups``
+    are those of the processes, by name; ``quotas`` those of the clients.
     """
 
-    def __init__(self, plan: Plan, count: int, quotas: Sequence[float], *, nodes: Nodes, coordinator: Path) -> None:
-        self._plan = plan
-        self._quotas = quotas
-        self._nodes = nodes
-        self._coordinator = coordinator
-        self._messages = coordinator.with_name("trainers")
-        self._names = [f"{TRAINER}{number}" for number in range(count)]
-        self._groups: dict[str, CpuQuota] = {}
-        self._free: list[str] = []
+    def __init__(self, groups: Mapping[str, CpuQuota], quotas: Sequence[float], nodes: Nodes) -> None:
+        self._groups, self._quotas, self._nodes = groups, quotas, nodes
+        self._free = list(groups)
         self._running: dict[int, _Running] = {}
         self._started = 0
         # Seconds on a processor for which jobs were trained that were not stopped, and as many as their quotas allow.
         self.used = self.granted = 0.0
-        self._resources = contextlib.ExitStack()
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._groups = {name: stack.enter_context(CpuQuota()) for name in self._names}
-            self._start(stack)
-            self._resources = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._resources.close()
 
     @property
     def share_of_quotas(self) -> float:
@@ -117,27 +99,29 @@ class Trainers:
             self.granted += running.quota * report["seconds"]
             running.ended.succeed()
 
-    def _start(self, stack: contextlib.ExitStack) -> None:
-        plan = cloudpickle.dumps(self._plan)
-        processes = {}
-        with self._messages.open("wb") as messages:
-            for name in self._names:
-                command = [*python("trainer"), name, str(self._coordinator)]
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=messages, stderr=messages)
-                stack.callback(_end, process)
-                processes[name] = process
-                assert process.stdin is not None
-                with contextlib.suppress(BrokenPipeError), process.stdin:
-                    process.stdin.write(plan)
-        self._nodes.wait_for_start(processes.keys(), processes.values(), START_SECONDS, messages=self._messages)
-        for name, process in processes.items():
-            self._groups[name].add(process.pid)
-        self._free = list(processes)
 
+@contextmanager
+def started_trainers(plan: Plan, count: int, quotas: Sequence[float], nodes: Nodes) -> Iterator[Trainers]:
+    """So many processes, which end with the block; their messages are written next to the nodes' path."""
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+    def end(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+    with ExitStack() as stack:
+        groups = {f"{TRAINER}{number}": stack.enter_context(CpuQuota()) for number in range(count)}
+        processes = nodes.start(
+            [[*python("trainer"), name, str(nodes.path)] for name in groups],
+            cloudpickle.dumps(plan),
+            end,
+            stack,
+            names=groups,
+            seconds=START_SECONDS,
+            messages=nodes.path.with_name("trainers"),
+        )
+        for group, process in zip(groups.values(), processes, strict=True):
+            group.add(process.pid)
+        yield Trainers(groups, quotas, nodes)
 
 
 def quotas_of(fleet: FleetAssignment, dilation: float) -> list[float]:

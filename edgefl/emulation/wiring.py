@@ -6,6 +6,7 @@ Pure: nothing is created here. The process that makes the links gets the plan pi
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,25 +62,12 @@ class WiredLink:
 
 
 @dataclass(frozen=True)
-class Hop:
-    """The neighbour ``next`` to which a node sends packets for a receiver; ``source`` None: from all senders."""
-
-    node: str
-    target: str
-    next: str
-    source: str | None = None
-
-
-@dataclass(frozen=True)
 class Wiring:
     """The plan of the real links."""
 
-    nodes: tuple[str, ...]  # all nodes of all routes, endpoints first, each in the order of its first use
-    endpoints: tuple[str, ...]  # the nodes that send or receive
+    nodes: tuple[str, ...]  # all nodes of all routes, those that send or receive first, in the order of first use
     links: tuple[WiredLink, ...]  # the directed links, by number
-    hops: tuple[Hop, ...]
-    # the links' numbers of each sender and receiver, in the order in which they are crossed
-    routes: Mapping[Pair, tuple[int, ...]]
+    routes: Mapping[Pair, tuple[WiredLink, ...]]  # of each sender and receiver, in the order in which they are crossed
 
     @cached_property
     def addresses(self) -> dict[str, str]:
@@ -87,8 +75,21 @@ class Wiring:
         first = ipaddress.IPv4Address("10.0.0.1")
         return {node: str(first + number) for number, node in enumerate(self.nodes)}
 
-    def link(self, source: str, target: str) -> WiredLink:
-        return next(link for link in self.links if link.ends == (source, target))
+    @cached_property
+    def hops(self) -> dict[tuple[str, str | None, str], str]:
+        """The neighbour to which a node sends packets of a sender for a receiver.
+
+        The sender is None, for all of them, except where equal paths part.
+        """
+        following: dict[Pair, dict[str, str]] = {}
+        for (sender, receiver), route in self.routes.items():
+            for link in route:
+                following.setdefault((link.source, receiver), {})[sender] = link.target
+        hops = dict[tuple[str, str | None, str], str]()
+        for (node, receiver), by_sender in following.items():
+            parted = len(set(by_sender.values())) > 1
+            hops |= {(node, sender if parted else None, receiver): each for sender, each in by_sender.items()}
+        return hops
 
     def neighbours(self) -> list[Pair]:
         """The joined pairs, each once: the first node is the one that comes first in ``nodes``."""
@@ -104,15 +105,10 @@ class Wiring:
         >>> plan_wiring(star, [("server", "client/0")]).bytes_in_flight("server", "client/0")
         40000
         """
-        there, back = self.route(source, target), self.route(target, source)
+        there, back = self.routes[source, target], self.routes[target, source]
         peak = min(link.peak for link in there)
         trip = sum(link.latency for link in [*there, *back])
         return int(peak / 8.0 * trip) if math.isfinite(peak) else 0
-
-    def route(self, source: str, target: str) -> list[WiredLink]:
-        """The links from a sender to a receiver, in the order in which they are crossed."""
-        by_number = {link.number: link for link in self.links}
-        return [by_number[number] for number in self.routes[source, target]]
 
 
 def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pair, float] | None = None) -> Wiring:
@@ -126,16 +122,15 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
     >>> wiring = plan_wiring(star, [("server", "client/0"), ("server", "client/1")])
     >>> wiring.nodes
     ('server', 'client/0', 'client/1', 'internet')
-    >>> wiring.link("server", "internet").pairs
+    >>> wiring.routes["server", "client/0"][0].pairs
     (('server', 'client/0'), ('server', 'client/1'))
     """
     ways: dict[Pair, tuple[int, ...]] = {}
     for one, other in talks:
         for source, target in ((str(one), str(other)), (str(other), str(one))):
             ways[source, target] = topology.path(source, target)
-    endpoints = dict.fromkeys(node for pair in ways for node in pair)
-    passed = {str(node): None for way in ways.values() for link in way for node in topology.ends(link)}
-    nodes = tuple({**endpoints, **passed})
+    passed = (str(node) for way in ways.values() for link in way for node in topology.ends(link))
+    nodes = tuple(dict.fromkeys([*itertools.chain(*ways), *passed]))
     if len(nodes) > MOST_NODES:
         raise UserError(
             f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
@@ -145,27 +140,12 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
     for pair, way in ways.items():
         for link in way:
             crossing.setdefault(link, []).append(pair)
-    links = []
+    links: dict[int, WiredLink] = {}
     for number in sorted(crossing):
         source, target = (str(node) for node in topology.ends(number))
         capacity = topology.capacity[number]
         peak = max(capacity, peaks.get((source, target), 0.0) if peaks else 0.0)
         pairs = tuple(sorted(crossing[number]))
-        links.append(WiredLink(number, source, target, capacity, peak, topology.latency[number], pairs))
-    return Wiring(nodes, tuple(endpoints), tuple(links), _hops(topology, ways), ways)
-
-
-def _hops(topology: Topology, ways: Mapping[Pair, tuple[int, ...]]) -> tuple[Hop, ...]:
-    """One next hop for each node and receiver; one for each sender where equal paths part."""
-    next_hops: dict[tuple[str, str], dict[str, str]] = {}
-    for (sender, receiver), way in ways.items():
-        for link in way:
-            node, neighbour = (str(end) for end in topology.ends(link))
-            next_hops.setdefault((node, receiver), {})[sender] = neighbour
-    hops: list[Hop] = []
-    for (node, receiver), by_sender in next_hops.items():
-        if len(set(by_sender.values())) == 1:
-            hops.append(Hop(node, receiver, next(iter(by_sender.values()))))
-        else:
-            hops.extend(Hop(node, receiver, neighbour, sender) for sender, neighbour in by_sender.items())
-    return tuple(hops)
+        links[number] = WiredLink(number, source, target, capacity, peak, topology.latency[number], pairs)
+    routes = {pair: tuple(links[number] for number in way) for pair, way in ways.items()}
+    return Wiring(nodes, tuple(links.values()), routes)

@@ -5,16 +5,18 @@ written last, so a checkpoint is complete or absent; then the files that neither
 are removed. From that one, which no end of the run has touched, a finished run can go on: it is kept as one file.
 """
 
+from __future__ import annotations
+
 import json
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,7 +24,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from edgefl.errors import UserError
+from edgefl.experiment.journal import Journal, LogDiffers
+from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.files import write_file
+from edgefl.record.events import Listener
+from edgefl.record.rounds import RoundRow
+from edgefl.training.job import Learner
+from edgefl.training.learner import MethodLearner
 
 CHECKPOINT_EVERY = 10
 """Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
@@ -50,7 +58,7 @@ class _Fresh(NamedTuple):
     version: int
 
 
-class Checkpoints:
+class Checkpoints(AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, written one at a time in a thread of their own while training continues.
 
     Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
@@ -92,10 +100,8 @@ class Checkpoints:
             tensors = {name: files[file][key] for name, (file, key) in found["tensors"].items()}
             return found["round"], tensors, found["facts"]
         except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
-            raise UserError(
-                f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start",
-                file=str(manifest),
-            ) from None
+            message = f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start"
+            raise UserError(message, file=str(manifest)) from None
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Start to write the state after ``round`` rounds; first wait until the previous checkpoint is complete.
@@ -146,12 +152,7 @@ class Checkpoints:
             if path.name not in kept:
                 path.unlink()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.finish()
         except Exception:
@@ -181,3 +182,64 @@ def _regular_before(round: int) -> int:
 def _content(tensor: Tensor) -> tuple[object, ...]:
     numbers = tensor.reshape(-1).contiguous().view(torch.uint8).numpy()
     return tensor.dtype, tuple(tensor.shape), sha256(numbers.data).digest()
+
+
+class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):
+    """A :class:`~edgefl.training.job.Learner` that trains with another one and writes checkpoints.
+
+    A resumed run first repeats recorded rounds: up to the newest checkpoint, of round ``until``, answers come from the
+    rows of the journal and nothing is trained. Then the checkpoint's tensors are loaded and training continues. It
+    commits the journal after every round, so the journal comes before it in the list of listeners. As a context manager
+    it completes its last checkpoint. The ``last`` round needs no checkpoint; ``None`` if something is trained after it.
+    ``kept`` is the file of the checkpoint that a finished run keeps, if it keeps one.
+    """
+
+    def __init__(
+        self,
+        learner: MethodLearner,
+        method: str,
+        journal: Journal,
+        folder: Path,
+        last: int | None = None,
+        *,
+        kept: Path | None = None,
+    ) -> None:
+        self._learner = learner
+        self._journal = journal
+        self._last, self._kept, self._ended = last, kept, 0
+        self._checkpoints = Checkpoints(folder)
+        self._answers: Learner = learner
+        self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self.until = 0
+        found = self._checkpoints.newest()
+        # After a power failure the journal may lack the last rounds; then the run is trained from its start.
+        if found is not None and found[0] <= journal.rounds:
+            self.until, tensors, facts = found
+            self._held = tensors, facts
+            self._answers = RecordedLearner(recording_of(journal.rows()), method, _missing)
+
+    def __getattr__(self, name: str) -> Any:
+        """The methods of a learner are those of the one that answers now."""
+        return getattr(self._answers, name)
+
+    def round_ended(self, row: RoundRow) -> None:
+        self._ended = row.round
+        if self._held is not None:
+            if row.round == self.until:
+                self._learner.restore(*self._held)
+                self._held, self._answers = None, self._learner
+            return
+        self._journal.commit()
+        if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
+            self._checkpoints.begin(row.round, *self._learner.snapshot())
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._checkpoints.__exit__(kind, error, trace)
+        if error is None and self._held is not None:
+            raise LogDiffers(f"the run ends before round {self.until}, which has a checkpoint: it cannot be resumed")
+        if error is None and self._kept is not None:
+            self._checkpoints.keep(self._ended, self._kept)
+
+
+def _missing(name: str) -> LogDiffers:
+    return LogDiffers(f"the journal has no {name}, which the run now requires: it cannot be resumed")

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Literal, Self
 
 from filelock import FileLock, Timeout
@@ -71,8 +70,8 @@ class State(Options):
     choices: Choices
     finished: tuple[Finished, ...]
 
-    def text(self) -> str:
-        return json.dumps(self.model_dump(mode="json", exclude_unset=True), allow_nan=False)
+    def write(self, path: Path) -> None:
+        write_file(path, json.dumps(self.model_dump(mode="json", exclude_unset=True), allow_nan=False))
 
 
 class RunDirectory:
@@ -96,7 +95,6 @@ class RunDirectory:
         self.software: dict[str, str] = {}
         self.opened = False
         self._asked = choices
-        self._lock = FileLock(self.paths.lock)
         self._made: list[Path] = []
         self._begun_here = False
 
@@ -109,9 +107,7 @@ class RunDirectory:
         try:
             self._made = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            raise UserError("another process is working in this run directory", file=str(self.path)) from None
+            self._lock = lock(self.path)
         except OSError as error:
             self._remove_made()
             raise self._not_writable(error) from None
@@ -126,9 +122,7 @@ class RunDirectory:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # The file of an interrupted run's lock stays: two processes that resume it must lock the same file.
         self._release(made=not self.opened)
 
@@ -173,11 +167,9 @@ class RunDirectory:
     def use_software(self, found: Mapping[str, str]) -> None:
         """Record the packages of a new run; check that a resumed run has those with which it began."""
         if self._asked is None and self.software != found:
-            raise UserError(
-                f"the run began with {in_words(self.software)}, found {in_words(found)}; results may differ, so "
-                f"continue it with {in_words(self.software)}",
-                file=str(self.path),
-            )
+            began, differ = in_words(self.software), "results may differ, so continue it with"
+            message = f"the run began with {began}, found {in_words(found)}; {differ} {began}"
+            raise UserError(message, file=str(self.path))
         self.software = dict(found)
 
     def run_finished(self, label: str, seed: int, entry: SeedResult, costs: Iterable[StepKey]) -> None:
@@ -198,7 +190,7 @@ class RunDirectory:
             self.paths.of(label, seed).clear()  # again, in case of a kill between the run's end and this line
         sound = [known for known in self.finished.values() if not known.entry.faulted]
         if len(sound) < len(self.finished):
-            write_file(self.paths.faulted, self._state(sound))
+            self._state(sound).write(self.paths.faulted)
         else:
             self.paths.faulted.unlink(missing_ok=True)
         self.paths.clear()
@@ -208,32 +200,28 @@ class RunDirectory:
         self.paths.state.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        write_file(self.paths.state, self._state(self.finished.values()))
+        self._state(self.finished.values()).write(self.paths.state)
 
-    def _state(self, finished: Iterable[Finished]) -> str:
-        state = State(
-            edgefl=__version__,
-            schema_version=SCHEMA,
-            inputs=self.inputs,
-            software=self.software,
-            choices=self.choices,
-            finished=tuple(finished),
-        )
-        return state.text()
+    def _state(self, finished: Iterable[Finished]) -> State:
+        return _state(self.inputs, self.software, self.choices, finished)
 
     def _state_file(self) -> Path:
-        """The file that says what is left to do."""
-        paths = self.paths
-        for file in (paths.state, paths.faulted):
+        for file in (self.paths.state, self.paths.faulted):
             if file.exists():
                 return file
         reason = "it contains no interrupted run"
-        if is_summary(paths.summary):
+        if is_summary(self.paths.summary):
             reason = "its run is finished; to go on: --rounds N, --set budgets.seconds=… or --set stop=rounds"
         raise UserError(f"nothing to resume: {reason}", file=str(self.path))
 
     def _read(self) -> None:
-        state = _read_state(self._state_file())
+        file = self._state_file()
+        data = read_json(file)
+        version = data.get("edgefl") if isinstance(data, dict) else None
+        if isinstance(version, str) and (version, data.get("schema_version")) != (__version__, SCHEMA):
+            found = f"was created by edgefl {version}, this is {__version__} (schema {SCHEMA} of the files)"
+            raise UserError(f"{found}; only the same version can resume it", file=str(file.parent))
+        state = validated(State, data, file=str(file))
         self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
         check_inputs(self.inputs, scenario_as_written(self.path))
         self.opened = self.paths.state.exists()
@@ -241,15 +229,6 @@ class RunDirectory:
 
     def _not_writable(self, error: OSError) -> UserError:
         return UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path))
-
-
-def _read_state(file: Path) -> State:
-    data = read_json(file)
-    version = data.get("edgefl") if isinstance(data, dict) else None
-    if isinstance(version, str) and (version, data.get("schema_version")) != (__version__, SCHEMA):
-        found = f"was created by edgefl {version}, this is {__version__} (schema {SCHEMA} of the files)"
-        raise UserError(f"{found}; only the same version can resume it", file=str(file.parent))
-    return validated(State, data, file=str(file))
 
 
 def check_finished(path: Path) -> Summary:
@@ -279,14 +258,14 @@ def state_of(
     label, first = runs_of(summary)[0]
     recording = read_recording(paths.of(label, first.seed).events)  # only the log shows whether models were trained
     trained = bool(recording.digests or recording.evaluations)
-    return State(
-        edgefl=__version__,
-        schema_version=SCHEMA,
-        inputs={**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))},
-        software=summary.software,
-        choices=Choices(methods=tuple(summary.methods), device=device, train=trained),
-        finished=finished,
-    )
+    inputs = {**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))}
+    choices = Choices(methods=tuple(summary.methods), device=device, train=trained)
+    return _state(inputs, summary.software, choices, finished)
+
+
+def _state(inputs: dict[str, str], software: dict[str, str], choices: Choices, finished: Iterable[Finished]) -> State:
+    version = {"edgefl": __version__, "schema_version": SCHEMA}
+    return State(**version, inputs=inputs, software=software, choices=choices, finished=tuple(finished))
 
 
 def runs_of(summary: Summary) -> list[tuple[str, SeedResult]]:
@@ -294,14 +273,21 @@ def runs_of(summary: Summary) -> list[tuple[str, SeedResult]]:
     return [(label, each) for label, entries in summary.methods.items() for each in entries]
 
 
+def lock(run: Path) -> FileLock:
+    """The lock of a run directory, which this process now has; refused if another one has it."""
+    found = FileLock(RunPaths(run).lock)
+    try:
+        found.acquire(timeout=0)
+    except Timeout:
+        raise UserError("another process is working in this run directory", file=str(run)) from None
+    return found
+
+
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
     """:func:`check_free` before the folder is locked, so that nothing is computed in vain; it writes nothing."""
-    lock = RunPaths(path).lock
-    if begun := lock.exists():
+    if begun := RunPaths(path).lock.exists():
         try:
-            FileLock(lock).acquire(timeout=0).lock.release()
-        except Timeout:
-            raise UserError("another process is working in this run directory", file=str(path)) from None
+            lock(path).release()
         except OSError:
             return  # the run says so
     check_free(path, begun=begun, hint=hint)
@@ -326,10 +312,9 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     left = {names.SCENARIO, names.INPUTS, *unfinished} if begun else set()
     if found <= {names.LOCK, *left}:
         return
+    reason = f"expected a new or an empty folder, found files in it; {hint}"
     if names.STATE in found:
-        raise UserError(
-            f"contains an interrupted run; to continue: {how_to_continue(path)}; else {hint}", file=str(path)
-        )
-    if found & {names.SUMMARY, names.SCENARIO}:
-        raise UserError(f"already contains a run; {hint}", file=str(path))
-    raise UserError(f"expected a new or an empty folder, found files in it; {hint}", file=str(path))
+        reason = f"contains an interrupted run; to continue: {how_to_continue(path)}; else {hint}"
+    elif found & {names.SUMMARY, names.SCENARIO}:
+        reason = f"already contains a run; {hint}"
+    raise UserError(reason, file=str(path))

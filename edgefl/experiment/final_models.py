@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from edgefl.data.federated import FederatedData
 from edgefl.errors import UserError
 from edgefl.files import write_file
 from edgefl.methods.recipe import Method
@@ -23,20 +23,17 @@ from edgefl.record.rounds import ClientRow
 from edgefl.record.summary import ClientResult
 from edgefl.record.tables import write_clients
 from edgefl.scenario import Scenario
+from edgefl.training.core import TrainingCore
 from edgefl.training.faults import blaming
+from edgefl.training.kept_states import KeptModels
+from edgefl.training.learner import MethodLearner
+from edgefl.training.personalisation import ClientMetric, metric_of_each, metric_of_one, personalised_metric
 
-if TYPE_CHECKING:
-    from edgefl.data.federated import FederatedData
-    from edgefl.training.core import TrainingCore
-    from edgefl.training.kept_states import KeptModels
-    from edgefl.training.learner import MethodLearner
-    from edgefl.training.personalisation import ClientMetric
+_FORMAT = {"format": "pt"}
 
 
 def kept_models_of(scenario: Scenario) -> KeptModels | None:
     """The models that a learner must keep for this scenario, if there are any."""
-    from edgefl.training.kept_states import KeptModels
-
     ensemble, clients = scenario.evaluation.ensemble, scenario.keep_models == "clients"
     return KeptModels(ensemble, clients=clients) if ensemble or clients else None
 
@@ -73,8 +70,6 @@ class FinalModels(Listener):
         method, data, personalisation = self.method, self.data, self.scenario.personalisation
         if data.evaluation_shards is None:
             return
-        from edgefl.training.personalisation import metric_of_each, metric_of_one, personalised_metric
-
         own = self.learner.local_parts()  # a client that never trained has the server's
 
         def model_of(client: int) -> Tensor:
@@ -120,17 +115,14 @@ def _figures(metric: ClientMetric) -> dict[str, float]:
 
 def write_model(vector: Tensor, model: BlockModel, path: Path) -> None:
     """Write a model ``[size]`` with the names of :func:`state_of`, so that its own class loads it."""
-    _write(state_of(model, vector), path)
+    write_file(path, save(state_of(model, vector), _FORMAT))
 
 
 def write_client_models(models: Mapping[int, Tensor], model: BlockModel, path: Path) -> None:
     """Write local models by client, with the names of :func:`write_model` after the client's number and a dot."""
     states = {client: state_of(model, vector) for client, vector in sorted(models.items())}
-    _write({f"{client}.{name}": each for client, state in states.items() for name, each in state.items()}, path)
-
-
-def _write(tensors: dict[str, Tensor], path: Path) -> None:
-    write_file(path, save(tensors, {"format": "pt"}))
+    named = {f"{client}.{name}": each for client, state in states.items() for name, each in state.items()}
+    write_file(path, save(named, _FORMAT))
 
 
 def read_model(path: Path, model: BlockModel) -> Tensor:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from edgefl.data.federated import reads_samples
 from edgefl.data.location import data_root
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
@@ -65,11 +65,9 @@ class Inputs:
         found = {SCENARIO: self._scenario}
         copied = {self.files[field].name: path for field, path in (copies or {}).items()}  # fields may name the same
         for field, file in self.files.items():
-            try:
+            with locating(field=field):
                 path = copied.get(file.name) or file.found()
                 found[field] = Input(str(path), digest_of_file(path))
-            except UserError as error:
-                raise error.located(field=field) from None
         if (trains or self._pixels) and (copies is None or not code_files(self._data)):
             from edgefl.data.dataset import content_of_set
 
@@ -96,19 +94,13 @@ def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, tr
     for field, file in code_files(scenario).items():
         if not file.exists():
             copy = f"{names.INPUTS}/{field}.py"
-            raise UserError(
-                f"no such file; the run directory has a copy of it, {copy}: read it, and copy it here",
-                file=str(file),
-                field=field,
-            )
+            message = f"no such file; the run directory has a copy of it, {copy}: read it, and copy it here"
+            raise UserError(message, file=str(file), field=field)
         within = file.resolve().is_relative_to(folder.resolve())
         if not trust and (within or known.get(field) != digest_of_file(file)):
             reason = "it is part of the run directory" if within else "it is not the file that the run began with"
-            raise UserError(
-                f"this Python file is not executed, since {reason}; read it, and add --trust to execute it",
-                file=str(file),
-                field=field,
-            )
+            message = f"this Python file is not executed, since {reason}; read it, and add --trust to execute it"
+            raise UserError(message, file=str(file), field=field)
         allow(file)
     return with_overrides(scenario, (), run_code=False) if code_files(scenario) else scenario
 
@@ -132,7 +124,8 @@ def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
 
 def software_of(scenario: Scenario) -> dict[str, str]:
     """The versions of torch and of the packages that contain a scenario's parts or that they depend on, by name."""
-    parts = list(_parts(scenario))
+    methods = [(each.recipe, recipe_of(scenario, each)) for each in scenario.methods if each.allowed]
+    parts = list(parts_of((scenario, methods)))
     names = {"torch", *(name for part in parts for name in getattr(type(part), "packages", ()))}
     foreign = {_module(part).partition(".")[0] for part in parts} - _KNOWN
     if foreign:
@@ -157,11 +150,6 @@ def in_words(software: Mapping[str, str]) -> str:
     'torch 2.9.1 and my-parts 1.0'
     """
     return " and ".join(f"{name} {version}" for name, version in software.items()) or "no packages"
-
-
-def _parts(scenario: Scenario) -> Iterator[Any]:
-    methods = [(each.recipe, recipe_of(scenario, each)) for each in scenario.methods if each.allowed]
-    return parts_of((scenario, methods))
 
 
 def _module(part: Any) -> str:

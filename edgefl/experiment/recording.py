@@ -3,10 +3,10 @@
 A learner that returns these numbers lets the simulation run again without training.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from edgefl.record.events import Event, WorkKey
 from edgefl.record.kinds import EventKind
@@ -21,6 +21,10 @@ _WANTED: tuple[EventKind, ...] = (
     *("run", "decision", "work", "compute_start", "compute_end", "compute_partial"),
     *("aggregation", "feedback", "evaluation", "diverged", "stop"),
 )
+
+
+Key = TypeVar("Key")
+Number = TypeVar("Number")
 
 
 class TrainedJob(NamedTuple):
@@ -88,14 +92,8 @@ def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) 
         case "work" if facts.get("level"):
             recording.levels[event.work] = facts["level"]
         case "compute_start":
-            recording.jobs[event.job] = TrainedJob(
-                round,
-                event.alpha,
-                None,
-                done.get(event.client),
-                recording.levels.get(event.work, 0),
-                facts.get("front"),
-            )
+            previous, level = done.get(event.client), recording.levels.get(event.work, 0)
+            recording.jobs[event.job] = TrainedJob(round, event.alpha, None, previous, level, facts.get("front"))
         case "compute_end" | "compute_partial":
             recording.jobs[event.job] = recording.jobs[event.job]._replace(steps=int(event.value))
             done[event.client] = event.dispatch
@@ -104,11 +102,10 @@ def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) 
             if "model" in facts:
                 recording.digests[event.round] = Digests(facts["before"], facts["model"])
         case "feedback":
-            recording.feedback[event.job] = Feedback(**dict(_floats(facts)))
+            recording.feedback[event.job] = Feedback(**_floats(facts))
         case "evaluation":
             numbers = {name: value for name, value in facts.items() if name not in ("ema", "model")}
-            found = Evaluation(**dict(_floats(numbers)), model=facts.get("model", ""))
-            recording.evaluations[event.round] = found
+            recording.evaluations[event.round] = Evaluation(**_floats(numbers), model=facts.get("model", ""))
         case "decision":
             _note_decision(recording, round, event.item, facts)
         case "diverged":
@@ -130,9 +127,9 @@ def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[s
         recording.alphas[round] = {int(client): alpha for client, alpha in facts["alphas"].items()}
 
 
-def _floats(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _floats(facts: Mapping[str, Any]) -> dict[str, Any]:
     # In the log, numbers that are not finite are text.
-    return ((name, float(value)) for name, value in facts.items())
+    return {name: float(value) for name, value in facts.items()}
 
 
 class RecordedLearner:
@@ -160,28 +157,24 @@ class RecordedLearner:
         diverged = self._recording.diverged
         if diverged is not None and diverged[0] == round:
             raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))
-        if round not in self._recording.aggregated:
-            raise self._missing(f"aggregation of round {round + 1}")
+        self._found(self._recording.aggregated, round, f"aggregation of round {round + 1}")
         return version + 1
 
     def digests(self, version: int) -> Digests | None:
         return self._recording.digests.get(version)
 
     def feedback(self, job: JobId) -> Feedback:
-        found = self._recording.feedback.get((job.client, job.dispatch))
-        if found is None:
-            raise self._missing(f"feedback of job {job.dispatch} of client {job.client}")
-        return found
+        name = f"feedback of job {job.dispatch} of client {job.client}"
+        return self._found(self._recording.feedback, (job.client, job.dispatch), name)
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        known = self._recording.local_losses
-        for client in clients:
-            if (version, client) not in known:
-                raise self._missing(f"loss of version {version} on client {client}")
-        return [known[version, client] for client in clients]
+        known, name = self._recording.local_losses, f"loss of version {version} on client"
+        return [self._found(known, (version, client), f"{name} {client}") for client in clients]
 
     def evaluate(self, version: int) -> Evaluation:
-        found = self._recording.evaluations.get(version)
-        if found is None:
-            raise self._missing(f"evaluation of version {version}")
-        return found
+        return self._found(self._recording.evaluations, version, f"evaluation of version {version}")
+
+    def _found(self, known: Mapping[Key, Number], key: Key, name: str) -> Number:
+        if key not in known:
+            raise self._missing(name)
+        return known[key]

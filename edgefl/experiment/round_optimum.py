@@ -16,7 +16,7 @@ from edgefl.simulation.work import Work, WorkModel
 
 
 class LeastRoundSeconds:
-    """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.setup.RoundOptimum`.
+    """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.rounds.RoundOptimum`.
 
     Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns. If
     they are not known, ``why_not`` is the reason.
@@ -83,7 +83,7 @@ class LeastRoundSeconds:
         slow = self._slowdown.of(round)
         if self._setup.seconds is not None:
             return np.asarray(self._setup.seconds.of(round) * slow)
-        if not self._throttles:
+        if self._seconds is not None:
             return self._seconds * slow
         return np.array([work.pace(float(factor)).seconds for work, factor in zip(self._works, slow, strict=True)])
 
@@ -101,20 +101,18 @@ class LeastRoundSeconds:
         return np.array([each.fits for each in self._works])
 
     @cached_property
-    def _seconds(self) -> NDArray[np.float64]:
-        return np.array([each.seconds for each in self._works])
-
-    @cached_property
-    def _throttles(self) -> bool:
-        return any(each.cool_for < math.inf for each in self._works)
+    def _seconds(self) -> NDArray[np.float64] | None:
+        """Of every client without slowdowns; None if heat changes them."""
+        throttles = any(each.cool_for < math.inf for each in self._works)
+        return None if throttles else np.array([each.seconds for each in self._works])
 
 
 def optimum_of(scenario: Scenario, setup: Setup) -> LeastRoundSeconds | None:
     """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
 
-    Nor is there one if costs are not known, or if real processes take the time.
+    Nor is there one if costs are not known.
     """
-    if not scenario.evaluation.optimum or setup.testbed is not None:
+    if not scenario.evaluation.optimum:
         return None
     known = LeastRoundSeconds(scenario, setup)
     return known if known.why_not is None else None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData
-from edgefl.errors import UserError
-from edgefl.experiment import longer
+from edgefl.errors import EdgeflError, UserError
+from edgefl.experiment import extended_run
 from edgefl.experiment.directory import Choices, RunDirectory, check_finished
-from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
-from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
+from edgefl.experiment.journal import LogDiffers
+from edgefl.experiment.one_run import MakeTestbed, OneRun
+from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs, world_for
 from edgefl.fleet.figure import value
@@ -32,14 +32,54 @@ from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import Overrides, of_engine
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.accelerator import room_for_data
+from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineWrapper, choose_device
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
-
-if TYPE_CHECKING:
-    from edgefl.training.core import TrainingCore
+from edgefl.wording import without_method
 
 MOST_NEW_SEEDS = 1000
 """Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""
+
+
+class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
+    """Some runs ended by a fault of a part of their method; all other runs are finished and written.
+
+    ``faults`` has the message of each, by label and seed; if ``resumable``, they can be tried again in the directory.
+    """
+
+    def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str], *, resumable: bool = True) -> None:
+        self.path = path
+        self.messages = [f"{label}, seed {seed}: {message}" for (label, seed), message in faults.items()]
+        kept = "" if len(faults) == runs else f"; the others are complete in {path}"
+        again = f"; once the code is fixed, {how_to_continue(path)} tries again"
+        hint = f"{again}; a changed scenario needs a new run" if resumable else ""
+        super().__init__(f"{len(faults)} of {runs} runs ended by a fault: {'; '.join(_shared(faults))}{kept}{hint}")
+
+
+def _shared(faults: Mapping[tuple[str, int], str]) -> list[str]:
+    """The messages of runs, each once.
+
+    >>> _shared({("a", 0): "method 'a', round 1: no", ("b", 0): "method 'b', round 1: no"})
+    ['a, seed 0; b, seed 0: round 1: no']
+    """
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for (label, seed), message in faults.items():
+        groups.setdefault(without_method(message, label), []).append((label, seed))
+    return [
+        f"{'; '.join(f'{label}, seed {seed}' for label, seed in runs)}: {cause if len(runs) > 1 else faults[runs[0]]}"
+        for cause, runs in groups.items()
+    ]
+
+
+class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
+    """The run directory could no longer be written, for example because the disk is full."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.path = path
+        hint = f"; finished work is kept; to continue: {how_to_continue(path)}" if is_interrupted(path) else ""
+        super().__init__(f"{path} cannot be written: {error.strerror or error}{hint}")
 
 
 def run(
@@ -52,7 +92,7 @@ def run(
     train: bool = True,
     listeners: Sequence[Listener] = (),
     testbed: MakeTestbed | None = None,
-    results: Path | None = None,
+    wrapper: EngineWrapper | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -65,7 +105,7 @@ def run(
         train: ``False`` simulates only the system, with placeholder numbers in place of training.
         listeners: follow all runs, in this order.
         testbed: makes the real links of each run; computed ones if not given.
-        results: a folder in which results of training are kept for other runs of this scenario.
+        wrapper: what takes the place of each engine.
 
     Returns:
         The run directory.
@@ -83,7 +123,7 @@ def run(
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory, neutral_torch():
-        return _ScenarioRuns(scenario, directory, listeners, testbed=testbed, results=results).execute()
+        return _ScenarioRuns(scenario, directory, listeners, testbed=testbed, wrapper=wrapper).execute()
 
 
 def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = False) -> Path:
@@ -102,7 +142,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
     path = path.absolute()
     if not RunPaths(path).longer.exists():
         return _continue(RunDirectory(path, None), path, listeners, trust=trust)
-    with longer.locked(path):
+    with extended_run.locked(path):
         _finish_longer(path, listeners, trust=trust)
     return path
 
@@ -129,14 +169,14 @@ def go_on(
     """
     path = path.absolute()
     check_finished(path)
-    with longer.locked(path):
-        advice = longer.begin(path, changes, new_seeds, device, trust=trust)
+    with extended_run.locked(path):
+        advice = extended_run.begin(path, changes, new_seeds, device, trust=trust)
         for listener in listeners if advice else ():
             listener.advised(advice)
         try:
             _finish_longer(path, listeners, trust=trust)
         except UserError:
-            longer.forget(path)
+            extended_run.forget(path)
             raise
     return path
 
@@ -148,11 +188,11 @@ def _finish_longer(path: Path, listeners: Sequence[Listener], *, trust: bool) ->
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
         except LogDiffers:
             # The end of the finished run was foreseen, as where clients of the next rounds are picked in advance.
-            longer.restart(path)
+            extended_run.restart(path)
             for listener in listeners:
                 listener.advised("the end of the finished run changed its earlier rounds: it is trained from its start")
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
-    longer.adopt(path)
+    extended_run.adopt(path)
 
 
 def add_seeds(
@@ -269,11 +309,11 @@ class _ScenarioRuns(Runs):
         listeners: Sequence[Listener],
         *,
         testbed: MakeTestbed | None = None,
-        results: Path | None = None,
+        wrapper: EngineWrapper | None = None,
     ) -> None:
         rounds = scenario.training.rounds
         super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
-        self._testbed, self._results = testbed, results
+        self._testbed, self._wrapper = testbed, wrapper
         self._chosen, self.figures = scenario, scenario.quantities
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
@@ -285,12 +325,11 @@ class _ScenarioRuns(Runs):
                 self._costs[label].step(*key)
 
     def prepare(self, runs: int) -> None:
-        if self._choices.train and runs:
-            from edgefl.experiment.precision_advice import precision_advice
-
-            if (advice := precision_advice(self._chosen, self._choices.device)) is not None:
-                for listener in self.listeners:
-                    listener.advised(advice)
+        if not (self._choices.train and runs):
+            return
+        if (advice := precision_advice(self._chosen, self._choices.device)) is not None:
+            for listener in self.listeners:
+                listener.advised(advice)
 
     def run_seed(self, seed: int, labels: Sequence[str]) -> None:
         self._check_inputs()
@@ -332,21 +371,15 @@ class _ScenarioRuns(Runs):
         self.directory.read_inputs(self._inputs.now(trains=trains))
 
     def _load(self, seed: int) -> FederatedData:
-        from edgefl.training.accelerator import room_for_data
-        from edgefl.training.engine_spec import choose_device
-
         device = choose_device(self._choices.device)
         return data_of(self._chosen, seed, device, room_for_data(device))
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
             return nullcontext()
-        from edgefl.training.core import TrainingCore
-
         spec, engine = self._chosen.model.spec, self._chosen.training.engine
-        results = None if self._results is None else self._results / str(seed)
         attackers = Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
-        return TrainingCore.of(data, spec, seed, engine=engine, results=results, attackers=attackers)
+        return TrainingCore.of(data, spec, seed, engine=engine, wrapper=self._wrapper, attackers=attackers)
 
     def _untrainable(self, world: SharedWorld, labels: Sequence[str]) -> Iterator[str]:
         """A sentence for each method of which no device has the memory for even the smallest local step."""

@@ -65,7 +65,7 @@ class StepCosts:
         return self.used[key]
 
     def _measured(self, level: int) -> CostModel:
-        return self._model if self.method.submodels is None else self._part_of(level)[1]
+        return self._model if self.method.submodels is None else self.part_of(level)[1]
 
     def _cost(self, alpha: int, batch: int, level: int, backend: Backend) -> StepCost:
         model = self._measured(level)
@@ -81,11 +81,8 @@ class StepCosts:
             training_flops=plain.training_flops * factor,
         )
 
-    def part_of(self, level: int) -> SubModel:
+    def part_of(self, level: int) -> tuple[SubModel, CostModel]:
         """Return the part of the model that clients of a capacity level train, for methods that have levels."""
-        return self._part_of(level)[0]
-
-    def _part_of(self, level: int) -> tuple[SubModel, CostModel]:
         assert self.method.submodels is not None
         if level not in self._levels:
             part = self.method.submodels.part(self.adapted_model(), level)

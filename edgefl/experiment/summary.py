@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from edgefl.record.events import Event, Listener
-from edgefl.record.figures import QUANTITIES, Floats, Totals, figures, totals_of
+from edgefl.record.figures import QUANTITIES, Floats, Totals, figures, finite, totals_of
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import columns_of
 from edgefl.record.summary import Accuracy, BudgetResult, EnsembleResult, MetricResult, SeedResult, Stop, TargetResult
@@ -25,7 +25,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     metric, rounds, limits = outcome.limits.metric, columns_of(outcome.rows), outcome.limits
     totals = Totals({**outcome.spent, "ratio_to_optimum": totals_of(rounds)["ratio_to_optimum"]})
     groups = ["blocks"] * block_wise + ["timeouts"] * outcome.timeouts
-    values = {"final": number(outcome.final.metric), "best": number(outcome.best), "ema": number(outcome.ema)}
+    values = {"final": finite(outcome.final.metric), "best": finite(outcome.best), "ema": finite(outcome.ema)}
     others = {"batteries": outcome.batteries or None, "absent": outcome.absent, "ensemble": _ensemble(outcome, rounds)}
     return SeedResult(
         seed=seed,
@@ -37,11 +37,6 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         **figures(totals, groups),
         **{name: value for name, value in others.items() if value is not None},
     )
-
-
-def number(value: float | None) -> float | None:
-    """Return the number, or ``None`` if JSON cannot represent it."""
-    return None if value is None or not math.isfinite(value) else value
 
 
 def _ensemble(outcome: Outcome, rounds: Mapping[str, Floats]) -> EnsembleResult | None:
@@ -60,7 +55,7 @@ def _target(target: Target, metric: Metric, totals: Totals) -> TargetResult:
 
 
 def _budget(budget: Budget, metric: Metric) -> BudgetResult:
-    values = {"metric": (value := number(budget.within)), "accuracy": value if metric.is_accuracy else None}
+    values = {"metric": (value := finite(budget.within)), "accuracy": value if metric.is_accuracy else None}
     return BudgetResult(kind=budget.kind, limit=budget.limit, **values)
 
 

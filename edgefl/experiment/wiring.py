@@ -1,10 +1,8 @@
 """Build the setup of one run from a scenario: each section gives one part."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,7 +17,6 @@ from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.codecs.none import NoCodec
-from edgefl.methods.fedbr import uniform_blocks
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -32,14 +29,14 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.components import errors_at
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.sections import TrainingSpec, values_of
-from edgefl.scheduling.bandwidth.base import Equal
+from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
-from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
+from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, RoundOverhead, SecondsCost
 from edgefl.simulation.failure_specs import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import Setup, connected
-from edgefl.simulation.work import CostOf, RoundOverhead
+from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
 
@@ -186,7 +183,7 @@ def setup_of(
     def sizes(sent: BlockModel, codec: Codec) -> ModelSizes:
         """Encoded bytes of the blocks; in FedBR's cost model S/M of the sum for each."""
         found = encoded_sizes(codec, sent.layout)
-        return replace(found, block_bytes=uniform_blocks(found)) if isinstance(scenario.cost, PaperCost) else found
+        return found.uniform() if isinstance(scenario.cost, PaperCost) else found
 
     seconds = None
     if isinstance(scenario.cost, SecondsCost):
@@ -208,7 +205,7 @@ def setup_of(
         sizes_up=sizes(model, method.codecs.up),
         sizes_plain=sizes(model, NoCodec()),
         base_bytes=model.base_bytes if model.lora is not None and model.lora.base_sent == "once" else 0,
-        level_sizes=[sizes(costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels],
+        level_sizes=[sizes(costs.part_of(level)[0].model, NoCodec()).of_model_with(model.depth) for level in levels],
         cost=cost or costs.step,
         samples=world.samples,
         learner=learner,

@@ -6,7 +6,7 @@ groups of a scenario's ``fleet:`` over its clients.
 """
 
 from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
-from edgefl.fleet.attendance import Accidents, Attendance, Slowdown
+from edgefl.fleet.attendance import Accidents, Attendance, Heat, Pace, Slowdown
 from edgefl.fleet.energy import (
     compute_joules,
     idle_joules,
@@ -30,35 +30,9 @@ from edgefl.fleet.roofline import (
 )
 
 __all__ = [
-    "Accidents",
-    "Attendance",
-    "Bound",
-    "DeviceProfile",
-    "Direction",
-    "Estimate",
-    "FleetAssignment",
-    "FleetGroup",
-    "InputPipeline",
-    "Operator",
-    "Slowdown",
-    "all_profiles",
-    "assign",
-    "compute_joules",
-    "fits",
-    "fleet_step_seconds",
-    "group_counts",
-    "idle_joules",
-    "load_profile",
-    "measured_step",
-    "profile_names",
-    "promotion_joules",
-    "read_profile",
-    "resolve",
-    "step_evidence",
-    "step_seconds",
-    "step_signature",
-    "tail_joules",
-    "training_watts",
-    "transfer_joules",
-    "value",
-]
+    "Accidents", "Attendance", "Bound", "DeviceProfile", "Direction", "Estimate", "FleetAssignment", "FleetGroup",
+    "Heat", "InputPipeline", "Operator", "Pace", "Slowdown", "all_profiles", "assign", "compute_joules", "fits",
+    "fleet_step_seconds", "group_counts", "idle_joules", "load_profile", "measured_step", "profile_names",
+    "promotion_joules", "read_profile", "resolve", "step_evidence", "step_seconds", "step_signature", "tail_joules",
+    "training_watts", "transfer_joules", "value",
+]  # fmt: skip

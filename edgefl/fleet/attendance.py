@@ -1,6 +1,7 @@
-"""What happens to devices over time: when they are available, accidents and random slowdowns."""
+"""What happens to devices over time: when they are available, accidents, random slowdowns and heat."""
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -88,7 +89,7 @@ class Accidents:
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:
         chances = np.array(fleet.dropout or (0.0,) * len(fleet.profiles), np.float64)
-        self.happen = bool(chances.any())
+        self._happen = bool(chances.any())
         self._chance: NDArray[np.float64] = chances[fleet.group]
         self._drawn = lru_cache(8)(lambda *place: generator(seed, "dropout", *place).random(len(fleet.group)))
 
@@ -99,6 +100,8 @@ class Accidents:
         which is again uniform between 0 and 1. Without common rounds, ``round`` is the model version. ``again`` is how
         many times the client began to compute in this round before; each time has a separate draw.
         """
+        if not self._happen:
+            return 1.0
         drawn = self._drawn(round, again) if again else self._drawn(round)
         even, chance = float(drawn[client]), float(self._chance[client])
         return even / chance if even < chance else 1.0
@@ -143,3 +146,67 @@ class Slowdown:
         even = generator(self._seed, "background load", *place).random(len(jitter))
         load = low + (high - low) * even
         return np.asarray(np.exp(jitter * normal - jitter**2 / 2) / (1 - load), np.float64)
+
+
+class Heat:
+    """How warm each device is: the seconds of computing from which it has not cooled yet."""
+
+    def __init__(self, fleet: FleetAssignment) -> None:
+        self._fleet = fleet
+        self._known: dict[int, tuple[float, float]] = {}  # when a client computed last, and its heat then
+
+    def of(self, client: int, now: float) -> float:
+        thermal = self._fleet.profile_of(client).compute.thermal
+        if thermal is None or thermal.cooling is None or client not in self._known:
+            return 0.0
+        since, heat = self._known[client]
+        return heat * math.exp(-max(0.0, now - since) / thermal.cooling)
+
+    def computed(self, client: int, seconds: float, now: float) -> None:
+        """The client has computed for the last ``seconds``."""
+        thermal = self._fleet.profile_of(client).compute.thermal
+        if thermal is not None and thermal.cooling is not None:
+            self._known[client] = now, min(thermal.after, self.of(client, now - seconds) + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The progress of one computation.
+
+    ``cool`` are the seconds of the whole computation at the full rate, which lasts for ``after`` seconds; ``hot`` those
+    at the throttled rate.
+
+    A computation of one minute on a device that halves its rate after 20 s:
+
+    >>> pace = Pace(cool=60.0, hot=120.0, after=20.0)
+    >>> round(pace.seconds, 9), round(pace.done(60.0), 9)
+    (100.0, 0.666666667)
+    """
+
+    cool: float
+    hot: float
+    after: float = math.inf
+
+    @property
+    def seconds(self) -> float:
+        if self.cool <= self.after:
+            return self.cool
+        return self.after + (1 - self.after / self.cool) * self.hot
+
+    def until(self, part: float) -> float:
+        """The seconds after which ``part`` of it is done; the inverse of :meth:`done`.
+
+        >>> Pace(cool=60.0, hot=120.0, after=20.0).until(0.5)
+        40.0
+        """
+        if part * self.cool <= self.after:
+            return part * self.cool
+        return self.after + (part - self.after / self.cool) * self.hot
+
+    def done(self, elapsed: float) -> float:
+        """The part that is done after ``elapsed`` seconds, in [0, 1]."""
+        if elapsed >= self.seconds:
+            return 1.0
+        if elapsed <= self.after:
+            return elapsed / self.cool
+        return self.after / self.cool + (elapsed - self.after) / self.hot

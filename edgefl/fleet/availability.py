@@ -217,11 +217,8 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
         period = _seconds(device["finish_time"])
         starts, ends = ([_seconds(each) for each in device[key]] for key in ("active", "inactive"))
     except (KeyError, TypeError):
-        raise UserError(
-            "expected {duration, active: [seconds, …], inactive: [seconds, …], finish_time: seconds}",
-            file=path,
-            field=name,
-        ) from None
+        message = "expected {duration, active: [seconds, …], inactive: [seconds, …], finish_time: seconds}"
+        raise UserError(message, file=path, field=name) from None
     if len(starts) == len(ends) + 1:  # still there when the recording ended
         ends.append(period)
     elif len(ends) == len(starts) + 1:  # there when it began

@@ -56,6 +56,7 @@ class Charges:
         ]
         # least: joules up to which a battery is empty
         self.capacity, self.least, low, high, self._charging, resume = np.array(rows, np.float64)[group].T
+        self._has: list[bool] = np.isfinite(self.capacity).tolist()
         even = generator(seed, "battery").random(len(group))
         self.joules: NDArray[np.float64] = self.capacity * (low + (high - low) * even)
         self._resume = np.where(np.isfinite(self.capacity), resume * np.minimum(self.capacity, 1e300), 0.0)
@@ -64,7 +65,7 @@ class Charges:
         self._empty = np.zeros(len(group), np.bool_)
 
     def has(self, client: int) -> bool:
-        return bool(np.isfinite(self.capacity[client]))
+        return self._has[client]
 
     def draw(self, client: int, joules: float, now: float) -> None:
         """Take energy; a device that charges has what was charged until now.

@@ -7,7 +7,7 @@ import copy
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import EdgeflError
 from edgefl.experiment.step_costs import recorded_cost, row_of
 from edgefl.files import write_file
-from edgefl.fleet import FleetAssignment
 from edgefl.flower.app import App, located_error
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.scenario import DeclaredSeconds
@@ -31,7 +30,11 @@ from edgefl.flower.virtual_time import AppTime, replaced, seeded
 from edgefl.record.costs import StepRow
 from edgefl.record.events import ABSENT
 from edgefl.simulation.work import Work, work_on
+from edgefl.simulation.world import World
 from edgefl.validation import validated
+
+RUN_ID = 1
+"""The app's run; each simulated run is one of its own."""
 
 NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
 
@@ -168,56 +171,28 @@ class Replies:
         return self._folder / f"{client}-{dispatch}"
 
 
-class Works:
-    """The work of all clients; each distinct work of a kind of device is computed once."""
-
-    def __init__(self, fleet: FleetAssignment, costs: Costs, on_new: Callable[..., None]) -> None:
-        self._fleet, self._costs, self._on_new = fleet, costs, on_new
-        self._known: dict[tuple[int, int], Work] = {}
-
-    def of(self, client: int, cost: StepCost, steps: int, waits: float) -> Work:
-        group, number = int(self._fleet.group[client]), self._costs.number(cost, steps, waits)
-        work = self._known.get((group, number))
-        if work is None:
-            profile = self._fleet.profiles[group]
-            more = steps - 1  # the roofline of all operators together contains the overhead of one step
-            facts: dict[str, Any] = {"group": group, "alpha": 1, "samples": ABSENT, "steps": steps, "number": number}
-            work = work_on(profile, {number: cost}, {number: 1}, more=more, waits=waits, **facts)
-            self._known[group, number] = work
-            self._on_new(work, other_seconds=waits + more * profile.rates()[3])
-        return work
-
-
 class Clients:
     """The nodes of an app: each one has its context, in which the app keeps its state."""
 
     def __init__(
-        self,
-        app: App,
-        *,
-        run_id: int,
-        seed: int,
-        number: int,
-        declared: DeclaredSeconds,
-        clock: AppTime,
-        works: Works,
-        replies: Replies,
+        self, app: App, world: World, clock: AppTime, *, declared: DeclaredSeconds, costs: Costs, replies: Replies
     ) -> None:
         from flwr.app import Context, RecordDict
 
-        self._app, self._seed, self._declared, self._clock = app, seed, declared, clock
-        self._works, self._replies = works, replies
+        self._app, self._world, self._declared, self._clock = app, world, declared, clock
+        self._costs, self._replies = costs, replies
+        self._works: dict[tuple[int, int], Work] = {}  # by kind of device and number
         self._timed: set[bool] = set()
         self._noted: set[str] = set()
         self._contexts = [
             Context(
-                run_id=run_id,
+                run_id=RUN_ID,
                 node_id=node_id_of(client),
-                node_config={"partition-id": client, "num-partitions": number},
+                node_config={"partition-id": client, "num-partitions": world.setup.clients},
                 state=RecordDict(),
                 run_config=dict(app.run_config),
             )
-            for client in range(number)
+            for client in range(world.setup.clients)
         ]
 
     def execute(self, client: int, message: Any, dispatch: int, digest: str) -> tuple[Answer, Work]:
@@ -228,7 +203,20 @@ class Clients:
             self._replies.record(client, dispatch, digest, answer)
         if message.metadata.message_type.startswith("train") and not answer.reply.has_error():
             self._timed.add(bool(answer.cost.operators or answer.waits))
-        return answer, self._works.of(client, answer.cost, answer.steps, answer.waits)
+        return answer, self._work_of(client, answer)
+
+    def _work_of(self, client: int, answer: Answer) -> Work:
+        fleet, steps, waits = self._world.setup.fleet, answer.steps, answer.waits
+        group, number = int(fleet.group[client]), self._costs.number(answer.cost, steps, waits)
+        work = self._works.get((group, number))
+        if work is None:
+            profile = fleet.profiles[group]
+            more = steps - 1  # the roofline of all operators together contains the overhead of one step
+            facts: dict[str, Any] = {"group": group, "alpha": 1, "samples": ABSENT, "steps": steps, "number": number}
+            work = work_on(profile, {number: answer.cost}, {number: 1}, more=more, waits=waits, **facts)
+            self._works[group, number] = work
+            self._world.new_work(work, other_seconds=waits + more * profile.rates()[3])
+        return work
 
     def _call(self, client: int, message: Any, dispatch: int) -> Answer:
         kind = message.metadata.message_type
@@ -238,7 +226,7 @@ class Clients:
         counted, steps = OperatorCount(), Counter[str]()
         with (
             self._clock.in_client() as slept,
-            seeded(self._seed, "flower", client, dispatch),
+            seeded(self._world.setup.seed, "flower", client, dispatch),
             _optimizer_steps(steps),
             loader_workers_reported(),
         ):

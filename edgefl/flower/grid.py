@@ -1,19 +1,19 @@
 """An app's run in the simulated world: its messages, the rounds into which they fall, and the ``Grid`` that it gets."""
 
 import math
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import simpy
 
-from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.errors import EdgeflError, UserError
 from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
 from edgefl.flower.messages import Metrics, Sent, Wire, copied_message, node_id_of
 from edgefl.flower.thread_scheduler import AppRaised, ThreadScheduler
-from edgefl.simulation.presence import Participant
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.rounds import UNKNOWN, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import PartFault
@@ -41,7 +41,7 @@ class AppBook(RoundBook):
         """The last evaluation; an app cannot be asked for another one."""
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
         """An app has no scheduler that could learn."""
 
 
@@ -57,25 +57,21 @@ class AppRun:
         world: World,
         book: AppBook,
         *,
-        threads: ThreadScheduler,
         clients: Clients,
         metrics: Metrics,
         main: Callable[[], object],
-        error_in_words: Callable[[BaseException], str] = in_words,
+        error_in_words: Callable[[BaseException], str],
     ) -> None:
-        self.env, self.threads, self.wire = world.env, threads, Wire()
+        self.env, self.threads, self.wire = world.env, ThreadScheduler(world.env), Wire()
         self._world, self._book, self._clients = world, book, clients
         self._metrics, self._main, self._error_in_words = metrics, main, error_in_words
         self._round = self._sleeps = 0
         self._label: str | None = None
         self._trained = False
-        self._lives: list[Exchange] = []
-        self._all: list[Exchange] = []
+        self._all: list[Exchange] = []  # of this round, and those of earlier ones that were active when it began
         self._pulled: list[Exchange] = []
         self._active: list[Exchange] = []
-        self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)
-        self._busy: set[int] = set()
-        self._dispatches: Counter[int] = Counter()
+        self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)  # each node handles the first one
 
     def run(self) -> Generator[simpy.Event, object, None]:
         world = self._world
@@ -83,7 +79,7 @@ class AppRun:
         self.threads.start("ServerApp", self._main)
         try:
             yield from self.threads.play()
-            if self._lives and not world.stopped.triggered:
+            if self._present() and not world.stopped.triggered:
                 self._close()
         except AppRaised as raised:
             error = raised.error
@@ -114,7 +110,7 @@ class AppRun:
         training = [message for _, message, _ in messages if _trains(message)]
         if training:
             label = _label(training[0])
-            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._lives)
+            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._present())
             begins = not outstanding if label is None else label != self._label
             self._label = label or self._label
             if begins:
@@ -122,12 +118,28 @@ class AppRun:
         if self._world.stopped.triggered:
             self.threads.end()
             return []
-        exchanges = [self._queued(*each) for each in messages]
+        exchanges = [
+            Exchange(
+                self._world,
+                self._clients,
+                self.wire,
+                client=client,
+                round=self._round,
+                message=message,
+                sent=sent,
+                on_left=self._left,
+            )
+            for client, message, sent in messages
+        ]
+        self._all += exchanges
+        self._active += exchanges
+        for each in exchanges:
+            self._queues[each.client].append(each)
         if exchanges:
-            clients = [each.client for each in exchanges]
-            self._world.decided(self._round, "selection", READS, clients=sorted(set(clients)))
-            for client in clients:
-                self._next(client)
+            self._world.decided(self._round, "selection", READS, clients=sorted({each.client for each in exchanges}))
+        for each in exchanges:
+            if self._queues[each.client][0] is each:
+                each.begin()
         return exchanges
 
     def pulled(self, exchanges: Sequence[Exchange]) -> None:
@@ -169,35 +181,16 @@ class AppRun:
             )
         self.threads.wait(self.env.timeout(seconds))
 
-    def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
-        dispatch = self._dispatches[client]
-        self._dispatches[client] += 1
-        exchange = Exchange(
-            self._world,
-            self._clients,
-            self.wire,
-            client=client,
-            round=self._round,
-            dispatch=dispatch,
-            message=message,
-            sent=sent,
-            on_left=self._left,
-        )
-        self._lives.append(exchange)
-        self._all.append(exchange)
-        self._active.append(exchange)
-        self._queues[client].append(exchange)
-        return exchange
-
-    def _next(self, client: int) -> None:
-        if client not in self._busy and self._queues[client]:
-            self._busy.add(client)
-            self.env.process(self._queues[client].popleft().live())
+    def _present(self) -> list[Exchange]:
+        """Those of this round."""
+        return [each for each in self._all if each.round == self._round]
 
     def _left(self, exchange: Exchange) -> None:
         self._active.remove(exchange)
-        self._busy.discard(exchange.client)
-        self._next(exchange.client)
+        queue = self._queues[exchange.client]
+        queue.popleft()
+        if queue:
+            queue[0].begin()
 
     def _begin_round(self) -> None:
         if self._trained:
@@ -212,17 +205,19 @@ class AppRun:
     def _close(self) -> None:
         arrived = sorted(self._pulled, key=lambda each: (each.client, each.job.id.dispatch))
         # A refusal belongs to the round in which it happens, which may be a later one than that of its message.
-        refused = [each for each in self._all if each.phase == "refused"]
-        self._all = [each for each in self._all if each in self._active and each.phase != "refused"]
-        lives = [each for each in self._lives if each.phase != "refused"]
-        self._lives, self._pulled = [], []
-        self._book.close(self._round, [*lives, *refused], arrived)
+        participants = [each for each in self._all if each.refused or each.round == self._round]
+        self._all = [each for each in self._all if each in self._active and not each.refused]
+        self._pulled = []
+        self._book.close(self._round, participants, arrived)
 
 
 class VirtualGrid:
-    """Implements ``flwr.serverapp.Grid``; :func:`virtual_grid` makes it a subclass of it."""
+    """Implements ``flwr.serverapp.Grid``, as which ``isinstance`` accepts it."""
 
     def __init__(self, world: World, app_run: AppRun, run: Any) -> None:
+        from flwr.serverapp import Grid
+
+        Grid.register(type(self))
         self._world, self._app_run, self._threads, self._run = world, app_run, app_run.threads, run
         self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
         self._nodes = list(self._clients)
@@ -338,14 +333,6 @@ class VirtualGrid:
                     field="flower.app",
                 )
             )
-
-
-def virtual_grid(world: World, app_run: AppRun, run: Any) -> VirtualGrid:
-    """The grid, which ``isinstance(grid, flwr.serverapp.Grid)`` accepts."""
-    from flwr.serverapp import Grid
-
-    Grid.register(VirtualGrid)
-    return VirtualGrid(world, app_run, run)
 
 
 def _trains(message: Any) -> bool:

@@ -68,10 +68,8 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
         if scenario is None:
             raise UserError("is no run of a Flower app", file=str(path))
         if not directory.opened:
-            raise UserError(
-                "nothing to resume: its runs are finished; an app that is changed needs a run in another folder",
-                file=str(path),
-            )
+            message = "nothing to resume: its runs are finished; an app that is changed needs a run in another folder"
+            raise UserError(message, file=str(path))
         for field, app in scenario.apps().items():
             if not trust and Path(app).resolve().is_relative_to(path.resolve()):
                 raise UserError(

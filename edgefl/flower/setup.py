@@ -1,7 +1,5 @@
 """The setup of one run of an app."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import itertools
 import math
@@ -18,9 +16,9 @@ import simpy
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.fleet import assign
-from edgefl.flower.app import App, loaded, located_error
-from edgefl.flower.client_work import Clients, Costs, Replies, Works
-from edgefl.flower.grid import AppBook, AppRun, virtual_grid
+from edgefl.flower.app import loaded, located_error
+from edgefl.flower.client_work import RUN_ID, Clients, Costs, Replies
+from edgefl.flower.grid import AppBook, AppRun, VirtualGrid
 from edgefl.flower.messages import Metrics, observed
 from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.thread_scheduler import ThreadScheduler
@@ -158,9 +156,6 @@ def _registering(grid: Any, manager: Any, clock: AppTime) -> tuple[threading.Thr
     return thread, threading.Event(), done
 
 
-RUN_ID = 1
-"""The app's run; each simulated run is one of its own."""
-
 MAXIMUM_ROUNDS = 10_000_000
 """An app ends by itself."""
 
@@ -191,6 +186,8 @@ def run_app(
     listeners: Sequence[Listener],
 ) -> Outcome:
     """Import an app and run it once in a simulated world."""
+    from flwr.app import Context, RecordDict
+    from flwr.common.constant import SUPERLINK_NODE_ID
     from flwr.supercore.run import Run
 
     spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()
@@ -206,24 +203,15 @@ def run_app(
 
         def course(world: World) -> tuple[RoundBook, Course]:
             nonlocal clients
-            clients = Clients(
-                app,
-                run_id=RUN_ID,
-                seed=seed,
-                number=world.setup.clients,
-                declared=spec.seconds,
-                clock=clock,
-                works=Works(world.setup.fleet, costs, world.new_work),
-                replies=replies,
-            )
-            book, context = AppBook(world, metrics), _server_context(app)
+            clients = Clients(app, world, clock, declared=spec.seconds, costs=costs, replies=replies)
+            book, state = AppBook(world, metrics), RecordDict()
+            context = Context(RUN_ID, SUPERLINK_NODE_ID, {}, state, dict(app.run_config))
             clock.run = running = AppRun(
                 world,
                 book,
-                threads=ThreadScheduler(world.env),
                 clients=clients,
                 metrics=metrics,
-                main=lambda: app.server(virtual_grid(world, running, Run.create_empty(RUN_ID)), context),
+                main=lambda: app.server(VirtualGrid(world, running, Run.create_empty(RUN_ID)), context),
                 error_in_words=lambda error: located_error(error, app.folder),
             )
             return book, running
@@ -276,15 +264,6 @@ def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, li
 
 def _no_step(*_: object) -> StepCost:
     raise AssertionError("an app's work is not measured by local steps")
-
-
-def _server_context(app: App) -> Any:
-    from flwr.app import Context, RecordDict
-    from flwr.common.constant import SUPERLINK_NODE_ID
-
-    return Context(
-        run_id=RUN_ID, node_id=SUPERLINK_NODE_ID, node_config={}, state=RecordDict(), run_config=dict(app.run_config)
-    )
 
 
 def _identity() -> Any:

@@ -35,7 +35,6 @@ class AppRaised(Exception):  # noqa: N818  (an envelope)
 
 @dataclass(eq=False)
 class _Turn:
-    name: str
     done: simpy.Event
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     thread: threading.Thread | None = None
@@ -59,7 +58,7 @@ class ThreadScheduler:
 
     def start(self, name: str, act: Callable[[], object]) -> simpy.Event:
         """Add a thread that executes ``act``; it runs when it is its turn. The event triggers when it has ended."""
-        turn = _Turn(name, self._env.event())
+        turn = _Turn(self._env.event())
 
         def live() -> None:
             turn.go.acquire()
@@ -159,16 +158,15 @@ class ThreadScheduler:
             turn.done.succeed()
 
     def _take_turn(self, turn: _Turn) -> None:
-        self._let_run(turn)
-        while (act := self._asked) is not None:
-            self._asked = None
+        """Let it run until it waits, and do what it asks of the world meanwhile."""
+        while True:
+            self._current = turn
+            turn.go.release()
+            self._back.acquire()
+            self._current = None
+            if self._asked is None:
+                break
+            act, self._asked = self._asked, None
             act()
-            self._let_run(turn)
         if turn.ended and turn.thread is not None:
             turn.thread.join()
-
-    def _let_run(self, turn: _Turn) -> None:
-        self._current = turn
-        turn.go.release()
-        self._back.acquire()
-        self._current = None

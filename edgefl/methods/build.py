@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from edgefl.errors import UserError, WrongAnswer, nearest
-from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.codecs.memory import codec_state
-from edgefl.methods.fits import check, parts_of, taken_by
+from edgefl.methods.codecs.choice import Codecs, codec_state
+from edgefl.methods.fits import check
 from edgefl.methods.parts.averaged_state import AveragedState, PayloadWithState
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import together
@@ -23,9 +22,9 @@ from edgefl.methods.parts.rates import Rate, lasting
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.options import Component, Options
-from edgefl.registry import chosen_part
+from edgefl.registry import chosen_part, tagged
 from edgefl.user_code import UserCode
-from edgefl.validation import validated
+from edgefl.validation import as_validator, validated
 
 RESERVED = frozenset({"method", "python", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Reserved keys of an entry, which must not be names of options."""
@@ -46,8 +45,6 @@ def server_update(value: Any) -> ServerUpdate:
     >>> server_update({"kind": "fedavgm", "beta": 0.6})
     FedAvgM(beta=0.6, server_lr=1.0)
     """
-    if isinstance(value, ServerUpdate):
-        return value
     if isinstance(value, Mapping) and "flower" in value:
         names = ", ".join(SERVER_UPDATES.names())
         raise UserError(f"strategies of Flower run in a Flower app only; expected kind: {names}", field="flower")
@@ -69,26 +66,12 @@ def shared_options(recipe: Recipe) -> set[str]:
 @cache
 def _server_schema() -> dict[str, Any]:
     def schema(name: str, part: type[ServerUpdate]) -> dict[str, Any]:
-        described = part.model_json_schema()
-        of_clients = _clients_too(part)
+        described, of_clients = part.model_json_schema(), _clients_too(part)
         options = {key: option for key, option in described.get("properties", {}).items() if key not in of_clients}
-        described["properties"] = {"kind": {"const": name}, **options}
-        described["required"] = ["kind", *described.get("required", [])]
-        return described
+        return tagged({**described, "properties": options}, "kind", name, part)
 
     described = SERVER_UPDATES.of_each(schema)
     return {"anyOf": [{"enum": list(described)}, *described.values()]}
-
-
-def _describe_server(schema: dict[str, Any]) -> None:
-    schema.update(_server_schema())
-
-
-def _read_server(value: Any) -> ServerUpdate:
-    try:
-        return server_update(value)
-    except UserError as error:
-        raise ValueError(str(error)) from None
 
 
 def recipe_in(entry: Mapping[str, Any]) -> Recipe:
@@ -116,8 +99,12 @@ def method_model(recipe: Recipe) -> type[BaseModel]:
         "overlap": (bool, Field(default=False, description="send early parts during the previous round")),
         "codec": (Codecs, Field(default_factory=Codecs, description="changes to training.codec")),
     }
-    described = Field(default=None, description="another server update", json_schema_extra=_describe_server)
-    fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(_read_server)], described)
+    described = Field(
+        default=None,
+        description="another server update",
+        json_schema_extra=lambda schema: schema.update(_server_schema()),
+    )
+    fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(as_validator(server_update))], described)
     defaults = _defaults(recipe)
     for part in _parts(recipe):
         for option, info in part.model_fields.items():
@@ -198,7 +185,7 @@ def build_method(
     )
     _check_names(method)
     _check_downlink(method)
-    check(parts_of(method), taken_by(method))
+    check(method.parts(), method.takes())
     return method
 
 

@@ -9,20 +9,17 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
+from edgefl.validation import as_validator
 
 
+@as_validator
 def _loaded(value: Any) -> Any:
-    try:
-        return load_profile(value) if isinstance(value, str) else value
-    except UserError as error:
-        raise ValueError(str(error)) from None
+    return load_profile(value) if isinstance(value, str) else value
 
 
 class OnAllData(CrossEntropy):
@@ -62,7 +59,6 @@ METHODS.register("central")(
         summary="a baseline: a server trains on the data of all clients, and nothing is sent",
         paper="none",
         objective=OnAllData,
-        rule=Sgd,
         server=Mean(),
         payload=Nothing,
     )

@@ -13,7 +13,6 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import SubModel, SubModels, identity
 from edgefl.methods.recipe import METHODS, Recipe
@@ -114,7 +113,6 @@ METHODS.register("depthfl")(
         summary="each client trains the first blocks, as many as its device allows, with a classifier after each",
         paper="Kim et al. 2023 (DepthFL), Sec. 3 and Alg. 1",
         objective=DepthFL,
-        rule=Sgd,
         server=Mean(),
         submodels=Depth,
         weighting="uniform",

@@ -16,8 +16,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.server import (
     SERVER_UPDATES,
@@ -28,6 +27,7 @@ from edgefl.methods.parts.server import (
     ServerUpdate,
     Weighting,
 )
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -55,23 +55,21 @@ class FedAdcRule(LocalRule):
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         memory = {"pull": vectors["momentum"] * (self.beta_l / max(1, steps))}
         if self.variant == "double":
             memory["velocity"] = torch.zeros_like(received)
             memory["fresh"] = torch.ones_like(received[..., :1])
         return memory
 
-    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float | Tensor) -> Tensor:
+    def point(self, parameters: Tensor, memory: State, lr: Lr) -> Tensor:
         if self.variant != "red":
             return parameters
         if isinstance(lr, Tensor):
             return parameters.addcmul(memory["pull"], lr, value=-1)
         return parameters.sub(memory["pull"], alpha=lr)
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         """Steps from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
         start = self.point(parameters, memory, lr)
         step = direction(start, gradient, options)

@@ -17,7 +17,6 @@ from torch import Tensor
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -108,7 +107,6 @@ METHODS.register("fedalign")(
         summary="aligns the Lipschitz constants of the last block and its narrower sub-block",
         paper="Mendieta et al. 2022 (FedAlign), Eqs. 5-7",
         objective=FedAlign,
-        rule=Sgd,
         server=Mean(),
     )
 )

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -35,7 +34,6 @@ METHODS.register("fedavgm")(
         summary="FedAvg with server momentum",
         paper="Hsu et al. 2019 (FedAvgM)",
         objective=CrossEntropy,
-        rule=Sgd,
         server=FedAvgM(),
     )
 )

@@ -7,35 +7,27 @@
 4. The client returns its whole local model; the server takes the mean.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
-from edgefl.methods.parts.distillation import path_loss
-from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.distillation import HybridPaths
+from edgefl.methods.parts.objective import Batch, Context, Loss
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
 
-class FedBR(Objective):
+class FedBR(HybridPaths):
     """Block-wise regularisation and distillation (Liu et al. 2023, Eqs. 15-18).
 
     A client that received the whole model (α = M) trains all M-1 hybrid paths, which is FedMLB when its first block is
     current. The local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
     """
-
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
-
-    lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
-    lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
-    temperature: float = Field(default=1.0, gt=0, description="temperature δ of the divergence")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         model, received = context.model, context.frozen["received"]
@@ -46,42 +38,7 @@ class FedBR(Objective):
                 model.apply_blocks(received, taps[model.depth - j - 1], start=model.depth - j)
                 for j in range(1, paths + 1)
             ]
-        return path_loss(
-            taps[-1],
-            hybrids,
-            batch.labels,
-            lambda_1=self.lambda_1,
-            lambda_2=self.lambda_2,
-            temperature=self.temperature,
-            divisor=max(1, paths),
-        )
-
-
-class BlockBytes(NamedTuple):
-    """Bytes of the last α blocks, counted in two ways: actual, and as if all blocks were equal (S/M each)."""
-
-    actual: int
-    uniform: int
-
-
-def uniform_blocks(sizes: ModelSizes) -> tuple[int, ...]:
-    """S/M bytes for each of the M blocks, rounded so that they sum to S exactly.
-
-    >>> uniform_blocks(ModelSizes((1, 2, 7)))
-    (3, 3, 4)
-    """
-    size, blocks = sizes.model_bytes, sizes.blocks
-    return tuple(size * (i + 1) // blocks - size * i // blocks for i in range(blocks))
-
-
-def bytes_of_last_blocks(sizes: ModelSizes, alpha: int) -> BlockBytes:
-    """Bytes of blocks M-α+1 … M, actual and uniform.
-
-    >>> bytes_of_last_blocks(ModelSizes((10, 20, 60)), 1)
-    BlockBytes(actual=60, uniform=30)
-    """
-    first = sizes.blocks - alpha
-    return BlockBytes(sum(sizes.block_bytes[first:]), sum(uniform_blocks(sizes)[first:]))
+        return self.path_loss(taps[-1], hybrids, batch.labels, divisor=max(1, paths))
 
 
 class BlocksPayload(Payload):
@@ -146,7 +103,7 @@ class BlocksPayload(Payload):
         stale = self.max_stale is not None and round - (held or 0) > self.max_stale
         if empty_handed or stale:
             return Downlink((whole,), blocks, forced_full=True)
-        bytes_per_block = sizes.block_bytes if self.block_bytes == "actual" else uniform_blocks(sizes)
+        bytes_per_block = (sizes if self.block_bytes == "actual" else sizes.uniform()).block_bytes
         parts = tuple(
             Part(f"block {index + 1}", bytes_per_block[index], round)
             for index in range(blocks - alpha, blocks)
@@ -160,7 +117,6 @@ METHODS.register("fedbr")(
         summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
         paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
         objective=FedBR,
-        rule=Sgd,
         server=Mean(),
         payload=BlocksPayload,
         # Blocks that are not sent are the client's own, from the end of its last participation.

@@ -16,7 +16,6 @@ from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
@@ -78,9 +77,6 @@ class Drift(ClientState):
 
     vectors: ClassVar[tuple[str, ...]] = ("drift",)
 
-    def first(self, received: Tensor, parameter_count: int) -> State:
-        return {"drift": received.new_zeros(parameter_count)}
-
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"drift": vectors["drift"] + (final - received)[..., : vectors["drift"].shape[-1]]}
 
@@ -121,7 +117,6 @@ METHODS.register("feddyn")(
         summary="a penalty per client that makes local optima agree with the global one",
         paper="Acar et al. 2021 (FedDyn), Alg. 1",
         objective=CrossEntropy,
-        rule=Sgd,
         server=FedDynServer(),
         weighting="uniform",
     )

@@ -15,7 +15,6 @@ from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
@@ -94,7 +93,6 @@ METHODS.register("fedgkd")(
         summary="FedAvg with distillation from the mean of the last global models",
         paper="Yao et al. 2021 (FedGKD)",
         objective=FedGKD,
-        rule=Sgd,
         server=FedGkdServer(),
         payload=FedGkdPayload,
     )

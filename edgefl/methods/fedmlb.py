@@ -4,35 +4,27 @@ Hybrid path m runs the local blocks 1 … m, then the received blocks m+1 … M.
 cross-entropy of the paths + λ2 · mean divergence from the paths. All else is FedAvg's.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
-from edgefl.methods.parts.distillation import path_loss
-from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.distillation import HybridPaths
+from edgefl.methods.parts.objective import Batch, Context, Loss
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
 
-class FedMLB(Objective):
+class FedMLB(HybridPaths):
     """Multi-level branched regularisation (Kim et al. 2022, Eqs. 5-8, Alg. 1).
 
     The local prefix is computed once for all paths. With ``direction: global_to_local`` (the paper's ablation
     FedMLB_{G→L}) path m is received blocks 1 … m, then local blocks m+1 … M.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
-
-    lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
-    lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
-    temperature: float = Field(default=1.0, gt=0, description="temperature τ' of the divergence")
     levels: tuple[int, ...] | None = Field(
         default=None, description="hybrid paths m to use, each from 1 to M-1; all when null"
     )
@@ -65,15 +57,8 @@ class FedMLB(Objective):
                 # The frozen prefix has no gradient: its input is data and its weights are constants.
                 prefix = model.taps(received, batch.inputs)
                 hybrids = [model.apply_blocks(local, prefix[m - 1], start=m) for m in levels]
-        return path_loss(
-            taps[-1],
-            hybrids,
-            batch.labels,
-            lambda_1=self.lambda_1,
-            lambda_2=self.lambda_2,
-            temperature=self.temperature,
-            divisor=depth - 1 if self.divisor == "all" else max(1, len(levels)),
-        )
+        divisor = depth - 1 if self.divisor == "all" else max(1, len(levels))
+        return self.path_loss(taps[-1], hybrids, batch.labels, divisor)
 
 
 METHODS.register("fedmlb")(
@@ -81,7 +66,6 @@ METHODS.register("fedmlb")(
         summary="hybrid paths of local and frozen received blocks regularise every level",
         paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
         objective=FedMLB,
-        rule=Sgd,
         server=Mean(),
     )
 )

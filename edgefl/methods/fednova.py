@@ -15,7 +15,6 @@ from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -79,7 +78,6 @@ METHODS.register("fednova")(
         summary="FedAvg with deltas normalised by the number of local steps",
         paper="Wang et al. 2020 (FedNova), Eqs. 5-6",
         objective=CrossEntropy,
-        rule=Sgd,
         server=FedNova(),
     )
 )

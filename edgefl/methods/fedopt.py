@@ -12,7 +12,6 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
@@ -83,7 +82,6 @@ for _name, _server in (("Adam", FedAdam), ("Yogi", FedYogi), ("Adagrad", FedAdag
             summary=f"FedAvg with {_name} on the server",
             paper="Reddi et al. 2021, Alg. 2",
             objective=CrossEntropy,
-            rule=Sgd,
             server=_server(),
             weighting="uniform",
         )

@@ -9,7 +9,6 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -45,7 +44,6 @@ METHODS.register("fedprox")(
         summary="FedAvg with a proximal term that keeps local models near the received one",
         paper="Li et al. 2020, Eq. 2 and Alg. 2",
         objective=FedProx,
-        rule=Sgd,
         server=Mean(),
     )
 )

@@ -7,7 +7,6 @@ from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -46,7 +45,6 @@ METHODS.register("fedrs")(
         summary="FedAvg with smaller logits for classes that a client lacks",
         paper="Li and Zhan 2021 (FedRS)",
         objective=FedRS,
-        rule=Sgd,
         server=Mean(),
     )
 )

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -48,7 +47,6 @@ METHODS.register("fitnet")(
         summary="FedAvg with the received model's features as hints",
         paper="Romero et al. 2015; baseline of Kim et al. 2022",
         objective=FitNet,
-        rule=Sgd,
         server=Mean(),
     )
 )

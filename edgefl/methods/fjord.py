@@ -15,7 +15,6 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.parts.submodels import SubModel, Width
 from edgefl.methods.recipe import METHODS, Recipe
@@ -62,19 +61,17 @@ class FjORD(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         model = context.model
         place = int(float(context.draws["width"]) * (len(model.nested) + 1))  # 0 is the widest
-        if place and not self.distill:
-            narrow = model.nested[place - 1]
-            with using(track=False):
-                logits = narrow.model.apply_blocks(narrow.weights(local), batch.inputs)
-            loss = context.loss(logits, batch.labels)
-            return Loss(loss, loss)
-        widest = model.apply_blocks(local, batch.inputs)
-        cross_entropy = context.loss(widest, batch.labels)
-        if not place:
-            return Loss(cross_entropy, cross_entropy)
+        if not place or self.distill:
+            widest = model.apply_blocks(local, batch.inputs)
+            cross_entropy = context.loss(widest, batch.labels)
+            if not place:
+                return Loss(cross_entropy, cross_entropy)
         narrow = model.nested[place - 1]
         with using(track=False):
             logits = narrow.model.apply_blocks(narrow.weights(local), batch.inputs)
+        if not self.distill:
+            loss = context.loss(logits, batch.labels)
+            return Loss(loss, loss)
         taught = kl_divergence(widest.detach(), logits, self.temperature) * self.temperature**2
         student = (1 - self.alpha) * context.loss(logits, batch.labels) + self.alpha * taught
         return Loss(cross_entropy + student, cross_entropy)
@@ -85,7 +82,6 @@ METHODS.register("fjord")(
         summary="each client trains nested widths of the model, up to the one that its device allows",
         paper="Horvath et al. 2021 (FjORD), Sec. 3 and Alg. 1",
         objective=FjORD,
-        rule=Sgd,
         server=Mean(),
         submodels=NestedWidth,
     )

@@ -13,7 +13,6 @@ from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -101,7 +100,6 @@ METHODS.register("gradaug")(
         summary="FedAvg with sub-networks on smaller images that learn from the full one",
         paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
         objective=GradAug,
-        rule=Sgd,
         server=Mean(),
     )
 )

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import Width
 from edgefl.methods.recipe import METHODS, Recipe
@@ -79,7 +78,6 @@ METHODS.register("heterofl")(
         summary="each client trains the first channels of each layer, as many as its device allows",
         paper="Diao et al. 2021 (HeteroFL), Sec. 3 and Alg. 1",
         objective=HeteroFL,
-        rule=Sgd,
         server=Mean(),
         submodels=ScaledWidth,
         weighting="uniform",

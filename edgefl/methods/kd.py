@@ -9,7 +9,6 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -44,7 +43,6 @@ METHODS.register("kd")(
         summary="FedAvg with distillation from the received model",
         paper="Hinton et al. 2015; baseline of Kim et al. 2022",
         objective=KnowledgeDistillation,
-        rule=Sgd,
         server=Mean(),
     )
 )

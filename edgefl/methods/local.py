@@ -7,7 +7,6 @@ models' metrics.
 from typing import ClassVar
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 
@@ -28,7 +27,6 @@ METHODS.register("local")(
         summary="a baseline: each client trains alone, and nothing is sent",
         paper="none",
         objective=OwnModels,
-        rule=Sgd,
         server=Mean(),
     )
 )

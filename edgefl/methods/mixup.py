@@ -9,7 +9,6 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -44,7 +43,6 @@ METHODS.register("mixup")(
         summary="FedAvg on convex combinations of images",
         paper="Zhang et al. 2018; baseline of Mendieta et al. 2022",
         objective=Mixup,
-        rule=Sgd,
         server=Mean(),
     )
 )

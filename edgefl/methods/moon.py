@@ -16,7 +16,6 @@ from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -104,7 +103,6 @@ METHODS.register("moon")(
         summary="features close to the received model's and far from the client's previous ones",
         paper="Li et al. 2021 (MOON), Eqs. 3-4",
         objective=Moon,
-        rule=Sgd,
         server=Mean(),
         state=ClientState(),
     )

@@ -10,7 +10,6 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -57,7 +56,6 @@ METHODS.register("ntd")(
         summary="FedAvg with distillation over the classes that are not the label",
         paper="Lee et al. 2022 (FedNTD), Eq. 4",
         objective=NotTrueDistillation,
-        rule=Sgd,
         server=Mean(),
     )
 )

@@ -4,8 +4,6 @@ They replace the weighted mean of the clients' updates δ_k; each needs every up
 among K clients: the median and the trimmed mean for f < K/2 (share: f/K), Krum for K ≥ 2 f + 3.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from typing import ClassVar

@@ -17,11 +17,11 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -33,12 +33,10 @@ class ScaffoldRule(LocalRule):
     # The control variate is the mean gradient only for plain steps.
     needs: ClassVar[frozenset[Need]] = frozenset({"no momentum", "sgd", "round's rate"})
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"correction": vectors["control"] - vectors["client_control"]}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         return stepped_(parameters, direction(parameters, gradient, options).add_(memory["correction"]), lr)
 
 
@@ -47,9 +45,6 @@ class ControlVariate(ClientState):
 
     vectors: ClassVar[tuple[str, ...]] = ("client_control",)
     uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
-
-    def first(self, received: Tensor, parameter_count: int) -> State:
-        return {"client_control": received.new_zeros(parameter_count)}
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         own = vectors["client_control"]

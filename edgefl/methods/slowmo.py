@@ -12,7 +12,6 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -43,7 +42,6 @@ METHODS.register("slowmo")(
         summary="FedAvg with server momentum in units of the gradient",
         paper="Wang et al. 2020 (SlowMo); Ozfatura et al., Alg. 2",
         objective=CrossEntropy,
-        rule=Sgd,
         server=SlowMo(),
         weighting="uniform",
     )

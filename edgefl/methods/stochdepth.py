@@ -10,7 +10,6 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -80,7 +79,6 @@ METHODS.register("stochdepth")(
         summary="FedAvg with residual blocks dropped at random",
         paper="Huang et al. 2016; baseline of Mendieta et al. 2022",
         objective=StochasticDepth,
-        rule=Sgd,
         server=Mean(),
     )
 )

@@ -10,7 +10,6 @@ from pydantic import Field
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.common_finish import CommonFinish
-from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -47,7 +46,6 @@ METHODS.register("timelyfl")(
         summary="fast clients train more epochs and slow ones only the last blocks, to end by a common finish",
         paper="Zhang et al. 2023 (TimelyFL), Alg. 1-3",
         objective=TimelyFL,
-        rule=Sgd,
         server=Mean(),
         common_finish=CommonFinish(share=0.5, unit="epochs", drop_late=True),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -9,19 +10,99 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
-from edgefl.models.called_part import CalledPart, Place, given_at
 from edgefl.models.classifier import Classifier
 from edgefl.models.fake import Fake, WithoutNumbers
-from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, taken
+from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, switch, taken
 from edgefl.models.lora import Lora
 from edgefl.models.mode import mode, using
+from edgefl.models.module_state import HOOKS, remade, restore
 from edgefl.models.random_layers import UsedMasks, ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
+
+Kind = Literal["buffer", "statistics", "counter"]
+
+
+class Place(NamedTuple):
+    """The place of a tensor in a layer.
+
+    ``at`` are the block and the name of its tensor in the weights, ``None`` for a constant. ``kind`` is ``None`` for
+    what is passed unchanged: a parameter, a constant, or a buffer of a layer that reads the mode.
+    """
+
+    layer: nn.Module
+    held: dict[str, Any]
+    key: str
+    at: tuple[int, str] | None
+    kind: Kind | None
+    hooks: Sequence[Callable[[Tensor], Tensor | None]]
+
+
+def given_at(place: Place, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """What a call puts at a place, from the tensors of its block."""
+    assert place.at is not None
+    given = tensors[place.at[1]]
+    if place.kind is None:
+        if place.hooks and given.requires_grad:
+            given = given.view_as(given)
+            for hook in place.hooks:
+                given.register_hook(hook)  # type: ignore[no-untyped-call]
+        if place.held is place.layer._parameters:
+            given._is_param = True  # for isinstance(…, nn.Parameter)
+        return given
+    if place.kind == "statistics" and place.layer.training and (isinstance(tensors, Frozen) or not mode().track):
+        return None  # PyTorch's batch norm then normalises by the batch and updates nothing
+    # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
+    return given.clone(memory_format=torch.contiguous_format)
+
+
+class CalledPart:
+    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``.
+
+    ``name`` is that of the block that gets its input.
+    """
+
+    def __init__(self, name: str, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
+        self.name, self.module = name, module
+        self.places: list[Place] = []
+        for layer in module.modules():
+            kind: Kind | None = None
+            if not getattr(layer, "knows_mode", False):
+                kind = "statistics" if isinstance(layer, _NormBase) else "buffer"
+            for held, of_these in ((layer._parameters, None), (layer._buffers, kind)):
+                for key, own in held.items():
+                    if own is None:
+                        continue
+                    place = at.get(id(own))
+                    counts = kind == "statistics" and key == "num_batches_tracked"
+                    used = of_these if place is not None else "counter" if counts else None
+                    hooks = layer.__dict__.get(HOOKS, {}).get(key, ())
+                    self.places.append(Place(layer, held, key, place, used, hooks))
+        self.updated = [place for place in self.places if place.at is not None and place.kind is not None]
+        self.recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNNBase)]
+        self._remade = remade(module)
+
+    def tensors(self) -> list[Any]:
+        return [place.held[place.key] for place in self.places]
+
+    def keep_updates(self, weights: Weights) -> None:
+        """Write the buffers of layers after a call into the tensors that it got, but not those of a frozen model."""
+        for place in self.updated:
+            assert place.at is not None
+            block, name = place.at
+            if not isinstance(weights[block], Frozen):
+                weights[block][name].copy_(place.held[place.key])
+
+    def put_back(self, tensors: Sequence[Any]) -> None:
+        """End a call: its tensors are these again, and attributes that calls make anew have their own values."""
+        for place, tensor in zip(self.places, tensors, strict=True):
+            place.held[place.key] = tensor
+        restore(self._remade)
 
 
 class Nested(NamedTuple):
@@ -38,11 +119,7 @@ class Nested(NamedTuple):
         return blocks
 
 
-_SAME = (
-    *("sample_shape", "classes", "align_block", "fresh", "copied", "random", "whole", "tokens"),
-    *("local", "input_type", "reshapes", "recomputes", "task", "names", "numbers", "lora"),
-)
-"""The arguments of a model that one with other blocks has too."""
+Names = Literal["blocks", "module", "trained part"]
 
 
 class BlockModel(nn.Module):
@@ -62,17 +139,13 @@ class BlockModel(nn.Module):
             what is trained, with the names that it has without adapters.
         fresh: makes the ordinary module again, with the values that its layers draw with a seed; by default values are
             drawn by the kinds of the layers.
-        copied: names of blocks that write to their input in place, which therefore get a copy of it.
         random: True if its layers draw random numbers.
         recomputes: True if a backward pass calls layers again (activation checkpointing).
         unused: see :class:`~edgefl.models.layout.Layout`.
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
-        pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         reshapes: True if its layers view tensors whose order in memory does not allow it.
-        local: names ``block.tensor`` of the tensors that each client keeps for itself.
-        numbers: False if its large tensors have shapes only, on the device ``meta``.
         lora: the adapters that are trained in place of its frozen weights, if it has any.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
@@ -86,52 +159,43 @@ class BlockModel(nn.Module):
         classes: int,
         align_block: int,
         module: nn.Module | None = None,
-        names: Literal["blocks", "module", "trained part"] = "blocks",
+        names: Names = "blocks",
         fresh: Callable[[int], nn.Module] | None = None,
-        copied: frozenset[str] = frozenset(),
         random: bool = False,
         recomputes: bool = False,
         unused: Collection[str] = (),
         whole: str | None = None,
         tokens: int | None = None,
-        pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
-        local: Collection[str] = (),
         input_type: torch.dtype = torch.float32,
         reshapes: bool = False,
-        task: Task | None = None,
-        numbers: bool = True,
         lora: Lora | None = None,
     ) -> None:
         super().__init__()
-        self.numbers, self.lora = numbers, lora
-        self.pretrained = pretrained
-        self.fresh = fresh
-        self.copied = copied
-        self.random = random
-        self.recomputes = recomputes
-        self.unused = frozenset(unused)
-        self.names = names
+        self.sample_shape, self.classes, self.align_block = sample_shape, classes, align_block
+        self.input_type, self.tokens, self.lora = input_type, tokens, lora
+        self.random, self.recomputes, self.reshapes = random, recomputes, reshapes
+        self.names, self.whole, self.fresh, self.unused = names, whole, fresh, frozenset(unused)
+        self.task: Task = Classification()
+        self.copied = frozenset[str]()
+        """Names of blocks that write to their input in place, which therefore get a copy of it."""
+        self.pretrained: Mapping[str, Mapping[str, Tensor]] | None = None
+        """Values by block and name that replace the initial ones; ``None``: not read yet."""
+        self.local = frozenset[str]()
+        """Names ``block.tensor`` of the tensors that each client keeps for itself."""
+        self.numbers = True
+        """False if its large tensors have shapes only, on the device ``meta``."""
         self.new = frozenset[str]()
         """Blocks that a method added to those of the module."""
-        self.whole = whole
-        self.tokens = tokens
-        self.input_type = input_type
-        self.reshapes = reshapes
-        parts = (
-            layer for block in (*blocks.values(), *([] if module is None else [module])) for layer in block.modules()
-        )
-        self._of_transformers = any(type(layer).__module__.startswith("transformers.") for layer in parts)
-        self.task = task or Classification()
-        self.blocks = nn.ModuleDict(blocks)
-        self.module = module
-        self.sample_shape = sample_shape
-        self.classes = classes
-        self.align_block = align_block
-        self.keep_local(local)
+        self._split_into(blocks, module)
+
+    def _split_into(self, blocks: Mapping[str, nn.Module], module: nn.Module | None) -> None:
+        self.blocks, self.module = nn.ModuleDict(blocks), module
+        self.keep_local(self.local)
         self.nested: Sequence[Nested] = ()
         """Narrower networks within it that its loss runs with its tensors, widest first."""
+        self._of_transformers = any(type(layer).__module__.startswith("transformers.") for layer in self.modules())
         self._find_places()
-        residuals = [module for block in self._sequence for module in block.modules() if isinstance(module, Residual)]
+        residuals = [each for block in self._sequence for each in block.modules() if isinstance(each, Residual)]
         for index, residual in enumerate(residuals):
             residual.index = index
         self.residual_count = len(residuals)
@@ -141,10 +205,12 @@ class BlockModel(nn.Module):
         self, blocks: Mapping[str, nn.Module], new: Collection[str], module: nn.Module | None = None
     ) -> BlockModel:
         """The same model with other blocks, of which those named in ``new`` have no first values of their own."""
-        same: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
-        pretrained = {name: each for name, each in (self.pretrained or {}).items() if name not in new}
-        model = BlockModel(blocks, module=module, pretrained=pretrained, unused=self.unused, **same)
+        model = copy.copy(self)
+        model._modules = {}
+        model.__dict__.pop("tap_shapes", None)
+        model.pretrained = {name: each for name, each in (self.pretrained or {}).items() if name not in new}
         model.new = self.new.union(new)
+        model._split_into(blocks, module)
         return model
 
     def again(self) -> BlockModel:
@@ -158,12 +224,11 @@ class BlockModel(nn.Module):
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
-        at = {id(each): (index, name) for index, name, each, _ in grouped(self._sequence, self.module)}
-        self._parts = [CalledPart(block, at) for block in self._sequence]
-        self._whole = None if self.module is None else CalledPart(self.module, at)
-        self._frozen = [module for module in self.modules() if FROZEN in module.__dict__]
-        for module in self._frozen:
-            module.training = False
+        at = {id(each): place for place, each in self.own.items()}
+        self._parts = [CalledPart(name, block, at) for name, block in self.blocks.items()]
+        self._whole = None if self.module is None else CalledPart(self._parts[0].name, self.module, at)
+        for layer in self.modules():
+            layer.training &= FROZEN not in layer.__dict__
         others = (each for part in self._parts for each in part.module.modules() if FROZEN not in each.__dict__)
         self._marker = next(others, self.blocks)
         self._constants: dict[tuple[int, torch.device], Tensor] = {}
@@ -180,13 +245,18 @@ class BlockModel(nn.Module):
         return len(self._sequence)
 
     @property
+    def own(self) -> dict[tuple[int, str], Tensor]:
+        """The skeleton's own tensors, by block and name."""
+        return {(index, name): each for index, name, each, _ in grouped(self._sequence, self.module)}
+
+    @property
     def slimmable(self) -> bool:
         """True if its layers can run at a smaller width."""
         return any(isinstance(module, Conv2d | Linear) for module in self.blocks.modules())
 
-    def inputs(self, batch: int, device: str | torch.device = "cpu") -> Tensor:
+    def inputs(self, batch: int) -> Tensor:
         """Inputs of the right shape and type, all zero."""
-        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
+        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device="cpu")
 
     def calls(self) -> AbstractContextManager[object]:
         """The context in which it can be called outside of a count: without numbers if it has none."""
@@ -205,12 +275,8 @@ class BlockModel(nn.Module):
         with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None), self.calls():
             return tuple(tap.shape[1:] for tap in self.taps(self.zero_weights(), self.inputs(1)))
 
-    @cached_property
-    def feature_size(self) -> int:
-        return self.features(torch.empty(1, *self.tap_shapes[-2], device="meta")).shape[1]
-
     def features(self, tap: Tensor) -> Tensor:
-        """The features ``[batch, feature_size]`` in the tap before the last block.
+        """The features ``[batch, features]`` in the tap before the last block.
 
         They are computed by the :class:`Classifier` (pooled or flattened) or, if the last block is not a classifier, as
         the spatial mean of the feature map.
@@ -230,7 +296,7 @@ class BlockModel(nn.Module):
             if mode().ensemble:
                 return torch.stack(self.exits(weights, inputs)).mean(dim=0)
             if self._whole is not None:
-                return self._called(self._whole, weights, inputs, copies=self.layout.block_names[0] in self.copied)
+                return self._called(self._whole, weights, inputs)
         for index in range(start, self.depth if stop is None else stop):
             inputs = self._block(index, weights, inputs)
         return inputs
@@ -252,10 +318,9 @@ class BlockModel(nn.Module):
     def _block(self, index: int, weights: Weights, inputs: Tensor) -> Tensor:
         track = mode().track and not isinstance(weights[index], Frozen)
         with nullcontext() if track is mode().track else using(track=False):
-            copies = self.layout.block_names[index] in self.copied
-            return self._called(self._parts[index], weights, inputs, copies=copies)
+            return self._called(self._parts[index], weights, inputs)
 
-    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor, *, copies: bool) -> Tensor:
+    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor) -> Tensor:
         """The output of a module with its tensors temporarily replaced by these.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
@@ -265,7 +330,7 @@ class BlockModel(nn.Module):
         """
         now, before = mode(), self._marker.training
         self._switch(now.training)
-        if copies:
+        if part.name in self.copied:
             inputs = inputs.clone()
         held, again = self._held if torch.is_grad_enabled() else None, self.recomputes and torch.is_grad_enabled()
         if again and (held is None or (held and held[-1][1] is not weights)):
@@ -302,11 +367,8 @@ class BlockModel(nn.Module):
 
     def _switch(self, training: bool) -> None:
         if self._marker.training is not training:
-            self.blocks.train(training)
-            if self.module is not None:
-                (self.module.train if training else self.module.eval)()
-            for layer in self._frozen:
-                layer.training = False
+            for each in self.children():
+                switch(each, training=training)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -337,20 +399,17 @@ class BlockModel(nn.Module):
         finally:
             self._whole.put_back(own)
 
-    def hold_constants(self, device: torch.device) -> None:
-        """Copy the skeleton's constants to a device, so that no call has to."""
-        for place in self._places_of_constants():
-            self.constant(place.held[place.key], device)
-
-    def _places_of_constants(self) -> Iterator[Place]:
+    def constants(self) -> Iterator[tuple[Tensor, bool]]:
+        """The skeleton's constants; True for a frozen parameter."""
         for part in [*self._parts, *([] if self._whole is None else [self._whole])]:
-            yield from (place for place in part.places if place.at is None and place.kind is None)
+            for place in part.places:
+                if place.at is None and place.kind is None:
+                    yield place.held[place.key], place.held is place.layer._parameters
 
     def frozen_base(self) -> list[Tensor]:
         """The frozen parameters of a model with adapters; none of others."""
-        places = [] if self.lora is None else self._places_of_constants()
-        frozen = [place.held[place.key] for place in places if place.held is place.layer._parameters]
-        return list({id(each): each for each in frozen}.values())
+        constants = () if self.lora is None else self.constants()
+        return list({id(each): each for each, is_parameter in constants if is_parameter}.values())
 
     @property
     def base_bytes(self) -> int:

@@ -7,10 +7,9 @@ any way; only operators that mix channels in a way that no narrower network has 
 layer.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from traceback import walk_stack
 from types import FrameType
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
+from edgefl.models.fake import tensors_in
 from edgefl.models.mode import using
 
 
@@ -118,7 +118,7 @@ def _is_whole(axis: Axis) -> bool:
     return len(axis) == 1 and axis[0].group is not None and axis[0].repeat == 1
 
 
-def sizes_of(axes: Sequence[Axis]) -> dict[int, int]:
+def sizes_of(axes: Iterable[Axis]) -> dict[int, int]:
     """The number of channels of each group in some dimensions."""
     return {piece.group: piece.channels for axis in axes for piece in axis if piece.group is not None}
 
@@ -145,30 +145,20 @@ _BATCH = 3
 _SAME = {"detach", "clone", "_to_copy", "alias", "contiguous", "lift_fresh", "native_dropout"}
 _SAME |= {"_softmax", "_log_softmax"}
 """Operators whose outputs have the dimensions of their first operand."""
-_POOLS = {"max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "max_pool1d", "avg_pool3d"}
-_POOLS |= {"upsample_nearest2d"}
-_POOLS |= {"adaptive_max_pool2d", "max_pool3d_with_indices", "_adaptive_avg_pool3d", "upsample_bilinear2d"}
-"""Operators that compute each channel of ``[batch, channels, ...]`` alone."""
-_NORMS = {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"}
-_NORMS |= {"cudnn_batch_norm", "native_group_norm"}
 _REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"}
 
 
+@lru_cache(maxsize=1)  # every share of a model needs them
 def traced_axes(model: BlockModel) -> list[Axes]:
     """The dimensions of each tensor of a model's layout, in its order, in groups of channels.
 
     The inputs of the first layers and the outputs of the model are always whole.
     """
-    with model.calls():
-        return _traced_axes(model)
-
-
-def _traced_axes(model: BlockModel) -> list[Axes]:
     weights, tracing = model.zero_weights(), Tracing(model)
     for block in weights:
         for tensor in block.values():
             tracing.name(tensor, tuple(tracing.groups.new(size) for size in tensor.shape))
-    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), tracing:
+    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), model.calls(), tracing:
         outputs = model.apply_blocks(weights, model.inputs(_BATCH))
     for axis in tracing.axes(outputs):
         tracing.groups.keep(axis)
@@ -199,17 +189,15 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         outputs = func(*args, **(kwargs or {}))
         operator = func.overloadpacket.__name__
-        operands = [each for each in _flat(args) if isinstance(each, Tensor)]
-        results = [each for each in _flat((outputs,)) if isinstance(each, Tensor)]
-        if results and any(self._is_cut(each) for each in operands):
+        operands = list(tensors_in(args))
+        results = list(tensors_in((outputs,)))
+        axes = [axis for each in operands for axis in self.axes(each)] if results else []
+        if sizes_of(map(self.groups.of, axes)):
             found = self._related(operator, func, args, operands, results[0])
             if found is None or [_size(axis) for axis in found] != list(results[0].shape):
                 raise self._refusal(operator)
             self.name(results[0], found)
         return outputs
-
-    def _is_cut(self, tensor: Tensor) -> bool:
-        return any(piece.group is not None for axis in self.axes(tensor) for piece in self.groups.of(axis))
 
     def _refusal(self, operator: str) -> UserError:
         name = layer_in((frame for frame, _ in walk_stack(None)), self._model.blocks)
@@ -229,7 +217,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._convolution(args, result)
         if operator in ("addmm", "mm", "bmm"):
             return self._product(operator, operands)
-        if operator in _NORMS:
+        if "batch_norm" in operator or operator == "native_group_norm":
             for each in operands[1:]:
                 self.groups.join(self.axes(each)[0], first[1])
             return first
@@ -241,7 +229,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # PyTorch's pooling to one pixel sets strides in place, for images with channels last.
         if operator in _SAME or (operator == "as_strided_" and result.shape == operands[0].shape):
             return first
-        if operator in _POOLS:
+        if "_pool" in operator or operator.startswith("upsample"):  # each channel of [batch, channels, ...] alone
             return (*first[:2], *(fixed(size) for size in result.shape[2:]))
         if operator in _REDUCTIONS:
             return self._reduced(first, args, result)
@@ -254,7 +242,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator == "slice":
             place = (args[1] if len(args) > 1 else 0) % result.dim()
             whole = result.shape[place] == operands[0].shape[place]
-            if not whole and any(piece.group is not None for piece in self.groups.of(first[place])):
+            if not whole and sizes_of([self.groups.of(first[place])]):
                 return None
             return tuple(fixed(result.shape[i]) if i == place and not whole else axis for i, axis in enumerate(first))
         if operator == "embedding":
@@ -313,19 +301,14 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return None
             leading, *rest = merged
             count = math.prod(_size(axis) for axis in rest)
-            if any(piece.group is not None for axis in rest for piece in axis):
-                return None
-            if math.prod(_size(axis) for axis in merged) != size:
-                # A dimension that is divided must be whole.
-                if any(piece.group is not None for axis in merged for piece in axis):
-                    return None
-                remaining, over = divmod(math.prod(_size(axis) for axis in merged), size)
-                if over:
-                    return None
+            remaining, over = divmod(_size(leading) * count, size)
+            if sizes_of(rest) or over or (remaining > 1 and sizes_of([leading])):
+                return None  # a dimension that is divided, or merged with one before it, must be whole
+            if remaining > 1:
                 left.insert(0, fixed(remaining))
                 after.append(fixed(size))
-                continue
-            after.append(self.groups.of(tuple(piece._replace(repeat=piece.repeat * count) for piece in leading)))
+            else:
+                after.append(self.groups.of(tuple(piece._replace(repeat=piece.repeat * count) for piece in leading)))
         return tuple(after)
 
     def _chained(self, tensors: Sequence[Tensor], place: int) -> Axes:
@@ -364,14 +347,6 @@ def _permuted(operator: str, args: Any, first: Axes) -> Axes:
     if len(order) > 1:
         order[one], order[other] = order[other], order[one]
     return tuple(order)
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for each in values:
-        if isinstance(each, list | tuple):
-            yield from _flat(each)
-        else:
-            yield each
 
 
 def layer_in(frames: Iterable[FrameType], module: nn.Module) -> str:

@@ -26,7 +26,7 @@ class Classifier(nn.Module):
         return type(self)(layer, pool=self.pool)
 
     def embed(self, tap: Tensor) -> Tensor:
-        """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or the flattened tap."""
+        """Features ``[batch, features]`` of the tap before this block: its spatial mean, or the flattened tap."""
         return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Comparison of a view of a module with the module itself, on real numbers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Weights, grouped
+from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 from edgefl.models.random_layers import RandomFunctions, backward_of
 
@@ -75,7 +75,7 @@ def perturbed(model: BlockModel, seed: int) -> Tensor:
     """The skeleton's own values ``[size]``, changed a little, since some may be zero at first."""
     layout = model.layout
     own: Weights = tuple({} for _ in layout.block_names)
-    for index, name, tensor, _ in grouped(model.blocks.values(), model.module):
+    for (index, name), tensor in model.own.items():
         own[index][name] = tensor
     vector = layout.flatten(own).cpu()
     vector *= 1 + 0.1 * noise(layout.size, 2 * seed).abs()
@@ -87,6 +87,14 @@ def noise(size: int, seed: int) -> Tensor:
     """Normal numbers ``[size]``, which repeat, since millions of draws take seconds."""
     drawn = torch.randn(min(size, 9_973), generator=torch.Generator().manual_seed(seed))
     return drawn.repeat(-(-size // max(len(drawn), 1)))[:size]
+
+
+def drawn_inputs(shape: Sequence[int], type: torch.dtype, tokens: int | None = None) -> Tensor:
+    """Random inputs, or tokens, by default the first one."""
+    generator = torch.Generator().manual_seed(0)
+    if type.is_floating_point:
+        return torch.randn(shape, generator=generator)
+    return torch.randint(tokens or 1, shape, generator=generator)
 
 
 def close(found: Tensor, expected: Tensor, rounded: Tensor | None = None) -> bool:

@@ -9,7 +9,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch._ops import OpOverload
 
 from edgefl.errors import EdgeflError
@@ -58,8 +57,8 @@ def data_dependence(
     name = operator._schema.name.partition("::")[2]
     if not _TAGS.intersection(operator.tags) and name not in _UNTAGGED:
         return None
-    if name == "index" and not _has_mask(arguments[1]):
-        return None
+    if name == "index" and all(each is None or each.dtype not in (torch.bool, torch.uint8) for each in arguments[1]):
+        return None  # no mask
     size = _BY_SIZE_GIVEN.get(name)
     if size is not None and argument_of(operator, size, arguments, keywords) not in (None, -1):
         return None
@@ -69,10 +68,6 @@ def data_dependence(
             name.strip("_2"), "use one whose result has a fixed size, such as torch.where or one_hot(labels, classes)"
         ),
     )
-
-
-def _has_mask(indices: Iterable[Tensor | None]) -> bool:
-    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 def argument_of(

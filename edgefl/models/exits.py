@@ -17,16 +17,6 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import mode
 from edgefl.models.slimmable import Linear
 
-
-def windows(shape: Sequence[int], grid: int) -> tuple[int, ...]:
-    """The sides of the windows that cut maps ``[channels, ...]`` into at most ``grid`` cells along each dimension.
-
-    >>> windows((16, 14, 14), 4), windows((16, 3, 3), 4), windows((16, 7, 5), 1)
-    ((4, 4), (1, 1), (7, 5))
-    """
-    return tuple(math.ceil(side / grid) for side in shape[1:])
-
-
 _MEANS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
@@ -43,7 +33,7 @@ class Exit(nn.Module):
 
     def __init__(self, shape: Sequence[int], classes: int, place: int, grid: int) -> None:
         super().__init__()
-        self._windows = windows(shape, grid)
+        self._windows = tuple(math.ceil(side / grid) for side in shape[1:])
         cells = [math.ceil(side / window) for side, window in zip(shape[1:], self._windows, strict=True)]
         self.layer = ExitLayer(shape[0] * math.prod(cells), classes, place)
         self.is_last = False
@@ -52,18 +42,15 @@ class Exit(nn.Module):
         """The tap of the block before, unchanged, or the outputs ``[batch, classes]`` of the last exit."""
         if not self.is_last and mode().exits is None:
             return tap
-        outputs: Tensor = self.layer(self._means(tap))
+        if self._windows:
+            means = _MEANS[len(self._windows)](tap, self._windows, ceil_mode=True).flatten(1)
+        outputs: Tensor = self.layer(means if self._windows else tap)
         if self.is_last:
             return outputs
         exits = mode().exits
         assert exits is not None
         exits.append(outputs)
         return tap
-
-    def _means(self, tap: Tensor) -> Tensor:
-        if not self._windows:
-            return tap
-        return _MEANS[len(self._windows)](tap, self._windows, ceil_mode=True).flatten(1)
 
 
 class ExitLayer(Linear):

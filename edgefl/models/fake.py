@@ -103,7 +103,7 @@ class WithoutNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [*args, *(value for key, value in keywords.items() if key != "out")]
         inputs = list(tensors_in(given))
         # Constants of the model have numbers, and the random inputs of a variant (Objective.variants).
-        numberless = not self.with_data and any(map(without_numbers, inputs))
+        numberless = not self.with_data and any(each.is_meta for each in inputs)
         dependence = data_dependence(func, args, keywords) if numberless else None
         if dependence is not None:
             raise DataDependentError(dependence)
@@ -193,13 +193,10 @@ def computed(func: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> A
     given: dict[int, Tensor] = {}
     plain = tuple(_plain(value, given) for value in args)
     named = {name: _plain(value, given) for name, value in keywords.items()}
-    first = next(tensors_in(plain), None)
-    alike = len({each.dtype for each in tensors_in(plain) if each.is_floating_point()}) == 1
-    shortcut = SHORTCUTS.get(_name(func))
-    usual = (
-        first is not None and first.is_floating_point() and alike and named.get("dtype") is None and "out" not in named
-    )
-    result = shortcut(plain) if shortcut is not None and usual else None
+    types = [each.dtype for each in tensors_in(plain)]
+    alike = bool(types) and {each for each in types if each.is_floating_point} == {types[0]}
+    shortcut = SHORTCUTS.get(_name(func)) if alike and named.get("dtype") is None and "out" not in named else None
+    result = None if shortcut is None else shortcut(plain)
     if result is None:
         result = func(*plain, **named)
     if torch.Tag.inplace_view in func.tags:
@@ -215,11 +212,6 @@ def fake(*shape: int, dtype: torch.dtype = torch.float32) -> Fake:
     torch.float32 [2, 3] without numbers
     """
     return Fake.of(torch.empty(shape, dtype=dtype, device=META))
-
-
-def without_numbers(tensor: Tensor) -> bool:
-    """True for these tensors, and for those on the device ``meta``."""
-    return isinstance(tensor, Fake) or tensor.is_meta
 
 
 def _plain(value: Any, given: dict[int, Tensor]) -> Any:

@@ -7,13 +7,14 @@ layers, and what precedes them, replaced. What the module gives to its layers is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx.graph_module import _copy_attr
 from torch.utils._pytree import tree_leaves, tree_map
 
 from edgefl.models.splitting import Split
@@ -28,24 +29,22 @@ _BATCH = 3
 def layered(module: nn.Module, inputs: Inputs) -> Split | None:
     """The blocks of a module with a list of layers, or ``None`` if it has none that can be called alone."""
     lists = [(path, list(each)) for path, each in module.named_modules() if isinstance(each, nn.ModuleList)]
-    alike = [(path, layers) for path, layers in lists if layers and len({type(each) for each in layers}) == 1]
-    if not alike:
-        return None
-    path, layers = max(alike, key=lambda each: len(each[1]))
+    alike = [(path, layers) for path, layers in lists if len({type(each) for each in layers}) == 1]
+    path, layers = max(alike, key=lambda each: len(each[1]), default=("", []))
     ancestors = [path.rsplit(".", count)[0] for count in range(path.count(".") + 1)] + [""]
-    if any(True for each in ancestors for _ in module.get_submodule(each).parameters(recurse=False)):
+    if not layers or any(True for each in ancestors for _ in module.get_submodule(each).parameters(recurse=False)):
         return None
     others = dict(_around(module, path))
     given, replies, after, tuples = _recorded(module, layers, others, inputs(_BATCH, torch.device("cpu")))
     if len(given) != len(layers):
         return None
     front = partial(_before_layers, module=module, first=layers[0])
-    blocks: dict[str, nn.Module] = {"embedding": _Block({name: others[name] for name in replies}, front)}
+    blocks: dict[str, nn.Module] = {"embedding": _Block(module, replies, front)}
     for index, (layer, extra) in enumerate(zip(layers, given, strict=True)):
-        blocks[f"layer{index + 1}"] = _Block({f"{path}.{index}": layer}, partial(_called, layer=layer), extra)
+        blocks[f"layer{index + 1}"] = _Block(module, [f"{path}.{index}"], partial(_called, layer=layer), extra)
     known = [(others[name], reply) for name, reply in replies.items() if name not in after]
     tail = partial(_after_layers, module=module, layers=layers, replies=known, inputs=inputs, tuples=tuples)
-    blocks["head"] = _Block({name: others[name] for name in after}, tail)
+    blocks["head"] = _Block(module, after, tail)
     return Split(blocks)
 
 
@@ -119,16 +118,12 @@ def _of_a_batch(value: Any) -> Any:
 class _Block(nn.Module):
     """A block with submodules that keep their full names, and the constants that its layer gets."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], compute: Callable[..., Tensor], given: Any = ()) -> None:
+    def __init__(
+        self, module: nn.Module, paths: Iterable[str], compute: Callable[..., Tensor], given: Any = ()
+    ) -> None:
         super().__init__()
-        for path, module in modules.items():
-            *parents, name = path.split(".")
-            place: nn.Module = self
-            for each in parents:
-                if each not in place._modules:
-                    place.add_module(each, nn.Module())
-                place = place.get_submodule(each)
-            place.add_module(name, module)
+        for path in paths:
+            _copy_attr(module, self, path)
         self._compute, self._given = compute, given
         self._constants = nn.ModuleList(each for each in tree_leaves(given) if isinstance(each, _OfABatch))
 
@@ -140,21 +135,19 @@ class _Block(nn.Module):
 
 
 class _Reached(Exception):  # noqa: N818  (a stop, no error)
-    def __init__(self, tap: Tensor) -> None:
-        super().__init__()
-        self.tap = tap
+    pass
 
 
 def _before_layers(inputs: Tensor, *, module: nn.Module, first: nn.Module) -> Tensor:
-    def stop(tap: Tensor, *_: Any, **__: Any) -> Tensor:
-        raise _Reached(tap)
+    taps: list[Tensor] = []
 
-    try:
-        with _replaced({first: stop}):
-            module(inputs)
-    except _Reached as reached:
-        return reached.tap
-    raise RuntimeError("the module did not call its first layer")
+    def stop(tap: Tensor, *_: Any, **__: Any) -> Tensor:
+        taps.append(tap)
+        raise _Reached
+
+    with suppress(_Reached), _replaced({first: stop}):
+        module(inputs)
+    return taps[0]
 
 
 def _called(tap: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], *, layer: nn.Module) -> Tensor:
@@ -188,7 +181,7 @@ def _after_layers(
 @contextmanager
 def _replaced(functions: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Let modules compute something else than their own ``forward``."""
-    own = {module: module.__dict__["forward"] for module in functions if "forward" in module.__dict__}
+    own = {module: module.__dict__.pop("forward") for module in functions if "forward" in module.__dict__}
     for module, function in functions.items():
         module.__dict__["forward"] = function
     try:
@@ -196,4 +189,5 @@ def _replaced(functions: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[Non
     finally:
         for module in functions:
             del module.__dict__["forward"]
-            module.__dict__.update({"forward": own[module]} if module in own else {})
+        for module, function in own.items():
+            module.__dict__["forward"] = function

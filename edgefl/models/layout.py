@@ -81,6 +81,13 @@ FROZEN = "stays_in_evaluation"
 buffers are constant too, and false if its module's own ``train()`` keeps it so."""
 
 
+def switch(module: nn.Module, *, training: bool) -> None:
+    """Set a module to training or evaluation by its own methods; frozen layers stay in evaluation."""
+    (module.train if training else module.eval)()
+    for layer in module.modules():
+        layer.training &= FROZEN not in layer.__dict__
+
+
 def variables(block: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
     """The name and tensor of each parameter and then each buffer of a model's vector; True for a parameter."""
     for name, parameter in block.named_parameters():
@@ -238,16 +245,16 @@ class Layout:
         for entries, offset in ((self.parameters, 0), (self.buffers, self.parameter_count)):
             for entry in entries:
                 if entry.block >= first:
-                    place = slice(offset + entry.start, offset + entry.start + entry.numel)
+                    place = self._place(entry, offset)
                     result[..., place] = tail[..., place]
         return result
 
     def with_local_part(self, model: Tensor, own: Tensor) -> Tensor:
         """A copy of a model ``[size]`` with other local tensors, one after another in ``own``."""
-        result, start = model.clone(), 0
-        for place in self.local:
-            result[place] = own[start : start + place.stop - place.start]
-            start += place.stop - place.start
+        result = model.clone()
+        sizes = [place.stop - place.start for place in self.local]
+        for place, tensor in zip(self.local, torch.split_with_sizes(own, sizes), strict=True):
+            result[place] = tensor
         return result
 
     def local_part(self, model: Tensor) -> Tensor:

@@ -92,7 +92,12 @@ def without_base(name: str) -> str:
 
 
 def _targets(module: nn.Module, names: tuple[str, ...]) -> list[str]:
-    layers = [name for name, layer in module.named_modules() if name and _can_be_adapted(layer)]
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
+    # transformers' Conv1D is a linear layer with a transposed matrix.
+    known = (
+        (name, isinstance(each, kinds) or type(each).__name__ == "Conv1D") for name, each in module.named_modules()
+    )
+    layers = [name for name, adaptable in known if name and adaptable]
     chosen: dict[str, None] = {}
     for name in names:
         found = [each for each in layers if fnmatchcase(each, name) or fnmatchcase(each, f"*.{name}")]
@@ -102,9 +107,3 @@ def _targets(module: nn.Module, names: tuple[str, ...]) -> list[str]:
             raise UserError(f"'{name}' names no layer that can be adapted; {hint}", field="lora.targets")
         chosen.update(dict.fromkeys(found))
     return list(chosen)
-
-
-def _can_be_adapted(layer: nn.Module) -> bool:
-    # transformers' Conv1D is a linear layer with a transposed matrix.
-    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
-    return isinstance(layer, kinds) or type(layer).__name__ == "Conv1D"

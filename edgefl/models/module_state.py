@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
-from edgefl.models.layout import FROZEN, variables
+from edgefl.models.layout import FROZEN, content_of, switch, variables
 from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
 
 Place = tuple[str, str]
@@ -29,19 +29,16 @@ _PLAIN = frozenset(nn.Module().__dict__) | {REMADE, FROZEN, HOOKS, "_flat_weight
 _REACHES = "which would reach other clients, methods and evaluations"
 
 
-def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
-    """Refuse a module that changes state when it is called, and mark the attributes that each call makes anew.
+def check_attributes(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
+    """Refuse a module that changes attributes when it is called, or whose outputs depend on earlier calls.
 
-    ``twin`` is an equal module, which is called with ``inputs``. Floating-point buffers of the state dict are a part of
-    a client's job, so they may change.
+    Floating-point buffers of the state dict are a part of a client's job, so they may change.
     """
-    before, prints, outputs = dict(attributes_of(twin)), list[dict[Place, bytes]](), list[list[Tensor]]()
-    put_back = snapshot(twin)
-    with torch.random.fork_rng(devices=[]):
-        for _ in range(3):  # the first call may fill caches
-            put_back()  # attributes may follow from buffers, as spectral norm's weight does
-            outputs.append(_call(twin, inputs, reshapes))
-            prints.append({place: _print_of(value) for place, value in attributes_of(twin)})
+    prints, outputs, put_back = list[dict[Place, bytes]](), list[list[Tensor]](), snapshot(twin)
+    for _ in range(3):  # the first call may fill caches
+        put_back()  # attributes may follow from buffers, as spectral norm's weight does
+        outputs.append(_call(twin, inputs, reshapes))
+        prints.append({place: _print_of(value) for place, value in attributes_of(twin)})
     for place, found in prints[2].items():
         if found != prints[1].get(place):
             raise UserError(
@@ -54,9 +51,20 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
             "Python or NumPy, for which PyTorch has functions, or keeps something outside its buffers (a layer in a "
             f"list, a global variable), {_REACHES}; keep it in a floating-point buffer, and layers in attributes"
         )
-    mark_remade(module, twin, before)
+
+
+def mark_remade(module: nn.Module, twin: nn.Module, before: Mapping[Place, Any], *, checked: bool) -> None:
+    """Mark the attributes that calls of an equal module made anew, and check that all others can be copied."""
+    for (path, name), value in attributes_of(twin):
+        if value is not before.get((path, name), _MISSING):
+            layer = module.get_submodule(path)
+            first = layer.__dict__.get(name, _MISSING)
+            if isinstance(first, Tensor) and first.grad_fn is not None:
+                first = _MISSING
+            layer.__dict__.setdefault(REMADE, {})[name] = first
+    restore(remade(module))
     kept = {id(each): each for each in module.modules()}
-    for (path, name), value in attributes_of(module):
+    for (path, name), value in attributes_of(module) if checked else ():
         kept |= {id(each): each for each in value if isinstance(each, nn.Module)} if isinstance(value, tuple) else {}
         try:
             copy.deepcopy(value, dict(kept))
@@ -66,20 +74,6 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
                 f"{words_of(module, path)} has the attribute '{name}' ({type(value).__name__}), which cannot be copied "
                 f"({reason}), as methods and worker processes need; make it when it is used"
             ) from None
-
-
-def mark_remade(module: nn.Module, called: nn.Module, before: Mapping[Place, Any]) -> None:
-    """Mark the attributes that are others in ``called``, which is the module or its twin, than before its calls."""
-    for (path, name), value in list(attributes_of(called)):
-        first = before.get((path, name), _MISSING)
-        if value is not first:
-            layer = module.get_submodule(path)
-            if called is not module:
-                first = layer.__dict__.get(name, _MISSING)
-                if isinstance(first, Tensor) and first.grad_fn is not None:
-                    first = _MISSING
-            layer.__dict__.setdefault(REMADE, {})[name] = first
-    restore(remade(module))
 
 
 def snapshot(module: nn.Module) -> Callable[[], None]:
@@ -118,10 +112,9 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
     """The outputs in training and in evaluation."""
     outputs = []
     for training in (True, False):
-        (module.train if training else module.eval)()
-        for layer in module.modules():
-            layer.training &= FROZEN not in layer.__dict__
-        with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
+        switch(module, training=training)
+        views = ViewsAsReshapes() if reshapes else nullcontext()
+        with torch.random.fork_rng(devices=[]), views, RandomFunctions(torch.tensor(0)):
             outputs.append(module(inputs.clone()))
     return outputs
 
@@ -194,8 +187,7 @@ class _Printer(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            content = value.detach().cpu().contiguous()
-            return bytes, (str(content.shape).encode() + content.flatten().view(torch.uint8).numpy().tobytes(),)
+            return str, (content_of(value),)
         if isinstance(value, torch.Generator):
             return bytes, (value.get_state().numpy().tobytes(),)
         if isinstance(value, nn.Module) or (callable(value) and not isinstance(value, type)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Mapping
 from traceback import walk_tb
 from typing import Any, Literal
@@ -15,10 +14,10 @@ from torch.nn.modules.conv import _ConvNd
 
 from edgefl.errors import UserError, first_line
 from edgefl.models.block_model import BlockModel, Nested
-from edgefl.models.channels import Axes, Axis, kept_numbers, layer_in, sizes_of, traced_axes
+from edgefl.models.channels import Axis, kept_numbers, layer_in, sizes_of, traced_axes
 from edgefl.models.layout import Entry, Numbers, Weights, grouped, taken
 from edgefl.models.mode import using
-from edgefl.models.norm import BatchNorm, GroupNorm
+from edgefl.models.norm import GroupNorm
 
 Rounding = Literal["up", "down"]
 
@@ -45,9 +44,7 @@ class Cut:
 
     def __init__(self, whole: BlockModel, share: float, rounding: Rounding = "up") -> None:
         self._whole = whole
-        if whole not in _AXES:
-            _AXES[whole] = traced_axes(whole)
-        self._axes = _AXES[whole]
+        self._axes = traced_axes(whole)
         sizes = sizes_of([axis for axes in self._axes for axis in axes])
         if not sizes:
             raise UserError(
@@ -63,7 +60,7 @@ class Cut:
         layout, found = self._whole.layout, set()
         for entry, axes in zip(layout.entries, self._axes, strict=True):
             path, _, name = entry.name.rpartition(".")
-            if name == "weight" and len(axes) > 1 and any(piece.group is not None for piece in axes[0]):
+            if name == "weight" and len(axes) > 1 and sizes_of(axes[:1]):
                 found.add(".".join(filter(None, (layout.block_names[entry.block], path))))
         return frozenset(found)
 
@@ -83,9 +80,6 @@ class Cut:
             self._known = shift, torch.cat(pieces)
         return self._known[1]
 
-    def channels_of(self, group: int) -> int:
-        return self._counts[group][1]
-
     def within(self, wider: Cut) -> Nested:
         """This network as a part of a wider cut of the same model; both have the first channels of each group."""
         kept = {group: torch.arange(count) for group, (_, count) in self._counts.items()}
@@ -93,7 +87,7 @@ class Cut:
         for entry, axes in zip(self._whole.layout.entries, self._axes, strict=True):
             narrower = [
                 tuple(
-                    each if each.group is None else each._replace(channels=wider.channels_of(each.group))
+                    each if each.group is None else each._replace(channels=wider._counts[each.group][1])
                     for each in axis
                 )
                 for axis in axes
@@ -150,14 +144,10 @@ class Cut:
 
 
 def _numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Numbers:
-    if all(piece.group is None for piece in axis):
+    if not sizes_of([axis]):
         return None
     numbers = kept_numbers(axis, kept)
     return len(numbers) if torch.equal(numbers, torch.arange(len(numbers))) else numbers
-
-
-_AXES: weakref.WeakKeyDictionary[BlockModel, list[Axes]] = weakref.WeakKeyDictionary()
-"""The groups of channels of each model, which every share of it needs."""
 
 
 def _resize(layer: Any, before: Mapping[str, torch.Size]) -> None:
@@ -173,8 +163,6 @@ def _resize(layer: Any, before: Mapping[str, torch.Size]) -> None:
         layer.out_features, layer.in_features = weight.shape
     elif isinstance(layer, nn.Embedding):
         layer.embedding_dim = weight.shape[1]
-    elif isinstance(layer, BatchNorm):
-        layer.channels = weight.shape[0]
     elif isinstance(layer, GroupNorm):
         layer.groups, layer.channels = layer.groups_of(weight.shape[0]), weight.shape[0]
     elif isinstance(layer, _NormBase):

@@ -27,9 +27,8 @@ def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
     if kind == "batch":
         return BatchNorm
     if least % groups:
-        raise UserError(
-            f"the model's numbers of channels are multiples of {least}, which {groups} does not divide", field="groups"
-        )
+        message = f"the model's numbers of channels are multiples of {least}, which {groups} does not divide"
+        raise UserError(message, field="groups")
     return lambda channels: GroupNorm(groups, channels)
 
 
@@ -79,7 +78,6 @@ class BatchNorm(nn.Module):
 
     def __init__(self, channels: int, momentum: float = 0.1) -> None:
         super().__init__()
-        self.channels = channels
         self.momentum = momentum
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
@@ -120,12 +118,9 @@ class BatchNorm(nn.Module):
         return torch.batch_norm(whole, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn).to(inputs.dtype)
 
 
-_REFUSAL = "Expected more than 1 value per channel"
-
-
 def is_refusal(error: Exception) -> bool:
     """True for the error of PyTorch's batch norm that it got one number per channel."""
-    return _REFUSAL in str(error)
+    return "Expected more than 1 value per channel" in str(error)
 
 
 def has_library_norms(model: nn.Module) -> bool:

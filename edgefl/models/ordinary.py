@@ -2,11 +2,11 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from traceback import walk_stack
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -18,12 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgefl.errors import UserError, first_line, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.channels import layer_in
-from edgefl.models.comparison import difference
+from edgefl.models.comparison import difference, drawn_inputs
 from edgefl.models.fake import as_float32, draws_globally, numberless
 from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.module_state import HOOKS, attributes_of, check_tensors, mark_remade, settle, words_of
+from edgefl.models.module_state import HOOKS, attributes_of, check_attributes, check_tensors, mark_remade, words_of
 from edgefl.models.norm import is_refusal
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions, backward_of
@@ -90,45 +90,33 @@ class OrdinaryModel(ModelSpec):
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
         fresh = partial(self._drawn, sample_shape=sample_shape, classes=classes)
-        module, checked = fresh(0), not numberless()
-        twin = fresh(0) if checked else None
-        before = dict(attributes_of(module))
+        module, twin, checked = fresh(0), fresh(0), not numberless()
+        before = dict(attributes_of(twin))
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        found = _called(module, twin, sample_shape, expected, types)
-        inputs = _drawn_inputs(found.input_type, found.tokens, (found.samples, *sample_shape))
-        if twin is None:
-            mark_remade(module, module, before)
-        else:
-            settle(module, twin, inputs, reshapes=found.reshapes)
-        _check_adapters(found.unused)
+        facts = _called(twin, sample_shape, expected, types)
+        samples = facts.pop("samples")
+        inputs = drawn_inputs((samples, *sample_shape), facts["input_type"], facts["tokens"])
+        if checked:
+            check_attributes(twin, inputs, reshapes=facts["reshapes"])
+        mark_remade(module, twin, before, checked=checked)
+        if adapters := sorted(name for name in facts["unused"] if ".lora_" in name):
+            layer = adapters[0].partition(".lora_")[0]
+            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
         state = without_adapters(module.state_dict(keep_vars=True))
 
         def of(blocks: Mapping[str, nn.Module], whole: str | None) -> BlockModel:
-            return BlockModel(
-                blocks,
-                module=module,
-                names="module" if self.lora is None else "trained part",
-                sample_shape=sample_shape,
-                classes=classes,
-                align_block=max(1, len(blocks) - 2),
-                fresh=fresh,
-                random=found.random,
-                recomputes=found.recomputes,
-                tokens=found.tokens,
-                input_type=found.input_type,
-                reshapes=found.reshapes,
-                whole=whole,
-                unused=found.unused,
-                lora=self.lora,
-            )
+            names = "module" if self.lora is None else "trained part"
+            own: dict[str, Any] = {"module": module, "names": names, "fresh": fresh, "lora": self.lora, **facts}
+            own |= {"sample_shape": sample_shape, "classes": classes, "align_block": max(1, len(blocks) - 2)}
+            return BlockModel(blocks, whole=whole, **own)
 
-        model = of(*self.split(module, found.input_type, sample_shape))
+        model = of(*self.split(module, facts["input_type"], sample_shape))
         if checked and model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
             reason = f"its blocks would compute something else than the module, from '{place}' on"
             if self.blocks is not None:
                 raise UserError(f"the model cannot be split here: {reason}", field="blocks")
             model = of({"model": module}, reason)
-        model.copied = _writing_to_their_input(model.again(), found.samples)  # which keeps its own copies of constants
+        model.copied = _writing_to_their_input(model.again(), samples)  # which keeps its own copies of constants
         model.pretrained = {} if self.weights is None or not checked else load(self.weights, model, state)
         return model
 
@@ -143,16 +131,9 @@ class OrdinaryModel(ModelSpec):
             if self.lora is not None:
                 add_adapters(module, self.lora)
         for name, layer in module.named_modules():
-            if isinstance(layer, LazyModuleMixin):
-                raise UserError(
-                    f"{words_of(module, name)} gets its size from its first input, so it has no "
-                    "initial values; write its size"
-                )
-            if isinstance(layer, torch.jit.ScriptModule):
-                raise UserError(
-                    f"{words_of(module, name)} is compiled by TorchScript, so it cannot be called with other weights; "
-                    "use the module that was compiled"
-                )
+            for unfit, problem in _UNFIT:
+                if unfit(layer):
+                    raise UserError(f"{words_of(module, name)} {problem}")
         module = as_float32(module)
         correct(module)
         if self.trainable is not None or self.lora is not None:
@@ -165,30 +146,30 @@ class OrdinaryModel(ModelSpec):
         return module
 
 
+_UNFIT: Sequence[tuple[Callable[[Any], bool], str]] = (
+    (
+        lambda layer: isinstance(layer, LazyModuleMixin),
+        "gets its size from its first input, so it has no initial values; write its size",
+    ),
+    (
+        lambda layer: isinstance(layer, torch.jit.ScriptModule),
+        "is compiled by TorchScript, so it cannot be called with other weights; use the module that was compiled",
+    ),
+    (
+        lambda layer: isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats,
+        "averages over all batches of its own (momentum=None), which has no mean over clients; give it a momentum",
+    ),
+)
+
+
 def _checkpoint(module: nn.Module) -> None:
     switches = {"gradient_checkpointing_enable": [{"use_reentrant": False}], "set_grad_checkpointing": []}
     for name, options in switches.items():
         if hasattr(module, name):
             getattr(module, name)(*options)
             return
-    raise UserError(
-        f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have",
-        field="checkpointing",
-    )
-
-
-def _drawn_inputs(type: torch.dtype, tokens: int | None, shape: tuple[int, ...]) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    if type.is_floating_point:
-        return torch.randn(shape, generator=generator)
-    return torch.randint(tokens or 1, shape, generator=generator)
-
-
-def _check_adapters(unused: Collection[str]) -> None:
-    for name in unused:
-        layer, _, adapter = name.partition(".lora_")
-        if adapter:
-            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
+    message = f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have"
+    raise UserError(message, field="checkpointing")
 
 
 def _train_only(module: nn.Module, patterns: Iterable[str], *, adapted: bool) -> None:
@@ -218,33 +199,19 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
             layer.__dict__.setdefault(HOOKS, {})[name] = tuple(parameter._backward_hooks.values())
 
 
-class _Call(NamedTuple):
-    """Found by a call of a module; ``tokens`` is the number of tokens of an embedding that reads the input."""
-
-    samples: int
-    input_type: torch.dtype
-    random: bool
-    recomputes: bool
-    tokens: int | None
-    reshapes: bool
-    unused: frozenset[str]
-
-
 def _called(
-    module: nn.Module,
-    twin: nn.Module | None,
-    sample_shape: tuple[int, ...],
-    expected: tuple[int, ...],
-    input_types: Sequence[torch.dtype],
-) -> _Call:
-    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
+    module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
+) -> dict[str, Any]:
+    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate.
+
+    Returns the samples in the batch, and arguments of :class:`BlockModel`.
+    """
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
+            if not numberless():
+                check_tensors(module, drawn_inputs((samples, *sample_shape), each), reshapes=reshapes)
             try:
-                if twin is not None:
-                    with torch.random.fork_rng(devices=[]):
-                        check_tensors(twin, _drawn_inputs(each, None, (samples, *sample_shape)), reshapes=reshapes)
                 return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
             except UserError as error:
                 if "view size" in str(errors.setdefault(each, error)):  # which a copy may mend
@@ -257,14 +224,8 @@ def _called(
 
 def _checked(
     module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
-) -> _Call:
+) -> dict[str, Any]:
     """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
-            raise UserError(
-                f"{words_of(module, name)} averages over all batches of its own (momentum=None), "
-                "which has no mean over clients; give it a momentum"
-            )
     whole = BlockModel(
         {"model": module},
         module=module,
@@ -318,21 +279,17 @@ def _checked(
     if not numberless():
         _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
-    return _Call(given[0], input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
+    facts = {"samples": given[0], "input_type": input_type, "tokens": watch.tokens, "unused": unused}
+    return {**facts, "reshapes": reshapes, "random": functions.used, "recomputes": watch.recomputes}
 
 
 def _check_memory(module: nn.Module) -> None:
     """Refuse two tensors that are trained or sent and share memory without being one."""
-    known = list[tuple[int, int, str, Tensor]]()
-    for name, tensor, _ in variables(module):
-        begins, reach = (
-            tensor.data_ptr(),
-            sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)),
-        )
-        known.append((begins, begins + tensor.element_size() * reach if tensor.numel() else begins - 1, name, tensor))
-    known.sort(key=lambda each: each[0])
-    for (_, end, other, first), (begins, _, name, tensor) in pairwise(known):
-        if begins <= end and first is not tensor:
+    found = ((each.data_ptr(), name, each) for name, each, _ in variables(module) if each.numel())
+    tensors = sorted(found, key=lambda each: each[:2])
+    for (begins, other, first), (place, name, tensor) in pairwise(tensors):
+        reach = sum((count - 1) * step for count, step in zip(first.shape, first.stride(), strict=True))
+        if place <= begins + first.element_size() * reach and first is not tensor:
             raise UserError(
                 f"its tensors '{other}' and '{name}' share memory, so a change of one changes the other; let both "
                 "places have the same tensor, or copies (clone)"
@@ -365,9 +322,6 @@ def _writing_to_their_input(model: BlockModel, samples: int) -> frozenset[str]:
     return frozenset(found)
 
 
-_CHECKPOINT = "torch.utils.checkpoint"
-
-
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operators of a module while it is called.
 
@@ -386,7 +340,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
         result = func(*args, **(kwargs or {}))
         self.recomputes = self.recomputes or any(
-            frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None)
+            frame.f_globals.get("__name__") == "torch.utils.checkpoint" for frame, _ in walk_stack(None)
         )
         drawn = before is not None and not torch.equal(before, torch.get_rng_state())
         if numberless():

@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError, first_line, one_line
+from edgefl.errors import UserError, first_line, locating, one_line
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Entry, grouped, matching
+from edgefl.models.layout import Entry, matching
 from edgefl.models.lora import without_base
 from edgefl.options import Options
 
@@ -46,30 +46,26 @@ def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] 
     module without adapters.
     """
     chosen = Weights(file=weights) if isinstance(weights, str) else weights
-    try:
+    with locating(field="weights"):
         first = _read(chosen.file, chosen.skip, model, state)
         replaced = {} if chosen.trained is None else _read(chosen.trained, (), model, state)
-    except UserError as error:
-        raise error.located(field="weights") from None
     return {block: {**tensors, **replaced.get(block, {})} for block, tensors in first.items()}
 
 
 def _read(file: str, skip: Sequence[str], model: BlockModel, state: Mapping[str, Tensor] | None) -> First:
-    tensors = {(i, name): each for i, name, each, _ in grouped(model.blocks.values(), model.module)}
+    tensors = model.own
     recorded = {name_of(model, each): tensors[each.block, each.name] for each in model.layout.entries}
     path = find_input(file)
     found = _tensors(path)
     schemes = [recorded] if state is None else [state, recorded]
     expected = max(schemes, key=lambda names: (len(names.keys() & found.keys()), -len(names)))
     skipped = matching(dict.fromkeys([*expected, *found]), skip, field="weights.skip", what="tensors")
-    try:
+    with locating(file=str(path)):
         _check_names({name: each for name, each in expected.items() if name not in skipped}, found.keys() - skipped)
         read: dict[int, Tensor] = {}
         for name, place in expected.items():
             if name in found and name not in skipped:
                 read[id(place)] = _checked(name, found[name], place, read.get(id(place)))
-    except UserError as error:
-        raise error.located(file=str(path)) from None
     with torch.no_grad():
         for place in expected.values():
             if id(place) in read:
@@ -105,9 +101,8 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"not a readable {path.suffix} file ({reason})", file=str(path)) from None
     others = [name for name, each in found.items() if not isinstance(each, Tensor)] if isinstance(found, dict) else [""]
     if others:
-        raise UserError(
-            f"expected a state dict, tensors by name, found something else at '{others[0]}'", file=str(path)
-        )
+        message = f"expected a state dict, tensors by name, found something else at '{others[0]}'"
+        raise UserError(message, file=str(path))
     return dict(found)
 
 
@@ -165,8 +160,8 @@ def places_of_names(model: BlockModel) -> dict[str, Entry | None]:
     """The place in the layout of each name of :func:`state_of`; ``None`` for constants."""
     if model.module is None or model.names != "module":
         return {name_of(model, each): each for each in model.layout.entries}
-    entries = {(each.block, each.name): each for each in model.layout.entries}
-    at = {id(each): entries[index, name] for index, name, each, _ in grouped(model.blocks.values(), model.module)}
+    own = model.own
+    at = {id(own[each.block, each.name]): each for each in model.layout.entries}
     return {name: at.get(id(each)) for name, each in model.module.state_dict(keep_vars=True).items()}
 
 

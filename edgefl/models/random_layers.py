@@ -79,7 +79,8 @@ class RandomFunctions(TorchFunctionMode):
 
     def uniform(self, shape: Sequence[int]) -> Tensor:
         """Numbers in [0, 1), float32, on the key's device."""
-        start = self._key + _signed(self._next_call() * _FIRST)
+        number = (self._next_call() * _FIRST + 2**63) % 2**64 - 2**63  # modulo 2^64, as int64 has it
+        start = self._key + number
         state = torch.arange(math.prod(shape), device=self._key.device) * _GAMMA + start
         state = (state ^ _shifted(state, 30)) * _FIRST
         state = (state ^ _shifted(state, 27)) * _SECOND
@@ -104,35 +105,33 @@ def backward_of(loss: Tensor) -> None:
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), **options)
 
 
-def _signed(number: int) -> int:
-    """The number modulo 2^64, as int64 has it."""
-    return (number + 2**63) % 2**64 - 2**63
-
-
 def _shifted(state: Tensor, by: int) -> Tensor:
     """The logical shift to the right, of numbers that PyTorch shifts with their sign."""
     return (state >> by) & ((1 << (64 - by)) - 1)
 
 
-def _dropout(self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> Tensor:
-    return self.dropped(input, input.shape, p) if training else input
-
-
-def _feature_dropout(
-    self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
-) -> Tensor:
-    return self.dropped(input, _features(input), p) if training else input
+def _whole(input: Tensor) -> tuple[int, ...]:
+    return tuple(input.shape)
 
 
 def _features(input: Tensor) -> tuple[int, ...]:
     return (*input.shape[:2], *(1,) * (input.dim() - 2))
 
 
+def _dropout(shape: Callable[[Tensor], tuple[int, ...]]) -> Callable[..., Tensor]:
+    def dropped(
+        self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
+    ) -> Tensor:
+        return self.dropped(input, shape(input), p) if training else input
+
+    return dropped
+
+
 _SELU_LEAST = -1.7580993408473766
 """The value of SELU for a dropped input, minus its scale times its slope (Klambauer et al. 2017)."""
 
 
-def _alpha(whole: Callable[[Tensor], Sequence[int]]) -> Callable[..., Tensor]:
+def _alpha(shape: Callable[[Tensor], tuple[int, ...]]) -> Callable[..., Tensor]:
     """Alpha dropout (Klambauer et al. 2017): mean 0 and variance 1 remain those of the output."""
 
     def dropped(
@@ -142,7 +141,7 @@ def _alpha(whole: Callable[[Tensor], Sequence[int]]) -> Callable[..., Tensor]:
             return input
         if p == 1:
             return torch.zeros_like(input)
-        kept = self.uniform(whole(input)) >= p
+        kept = self.uniform(shape(input)) >= p
         scale: float = ((1 - p) * (1 + p * _SELU_LEAST**2)) ** -0.5
         return scale * (torch.where(kept, input, _SELU_LEAST) - p * _SELU_LEAST)
 
@@ -191,10 +190,6 @@ def _normal(self: RandomFunctions, mean: Any = 0.0, std: Any = 1.0, size: Any = 
     shape = size or torch.broadcast_tensors(*tensors)[0].shape  # type: ignore[no-untyped-call]
     drawn: Tensor = mean + std * self.normal(shape)
     return drawn.to(options.get("dtype") or torch.float32)
-
-
-def _randperm(self: RandomFunctions, n: int, **options: Any) -> Tensor:
-    return self.uniform((n,)).argsort().to(options.get("dtype") or torch.int64)
 
 
 def _like(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
@@ -257,13 +252,9 @@ def _called_in_parts(self: RandomFunctions, *args: Any, **options: Any) -> Any:
 
 
 _REPLACED: dict[Any, Callable[..., Tensor]] = {
-    F.dropout: _dropout,
-    torch.dropout: _dropout,
-    F.dropout1d: _feature_dropout,
-    F.dropout2d: _feature_dropout,
-    F.dropout3d: _feature_dropout,
-    torch.feature_dropout: _feature_dropout,
-    F.alpha_dropout: _alpha(lambda input: input.shape),
+    **dict.fromkeys((F.dropout, torch.dropout), _dropout(_whole)),
+    **dict.fromkeys((F.dropout1d, F.dropout2d, F.dropout3d, torch.feature_dropout), _dropout(_features)),
+    F.alpha_dropout: _alpha(_whole),
     F.feature_alpha_dropout: _alpha(_features),
     F.rrelu: _rrelu,
     F.gumbel_softmax: _gumbel_softmax,
@@ -274,7 +265,7 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
     Tensor.uniform_: _written(lambda self, shape, low=0.0, high=1.0, **_: low + (high - low) * self.uniform(shape)),
     Tensor.exponential_: _written(_exponential),
     torch.normal: _normal,
-    torch.randperm: _randperm,
+    torch.randperm: lambda self, n, **options: self.uniform((n,)).argsort().to(options.get("dtype") or torch.int64),
     torch.rand_like: _like(RandomFunctions.uniform),
     torch.rand: _sized(RandomFunctions.uniform),
     torch.randn_like: _like(RandomFunctions.normal),

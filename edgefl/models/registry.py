@@ -13,7 +13,7 @@ from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
 from edgefl.models.fake import WithoutNumbers, keep_shapes
-from edgefl.models.layout import grouped, matching, tensors_of
+from edgefl.models.layout import matching, tensors_of
 from edgefl.models.norm import Norm, NormKind, norm_of
 from edgefl.models.pretrained import Weights, load, name_of
 from edgefl.models.slimmable import Conv2d
@@ -114,7 +114,7 @@ def build_model(
         vector = initial_vector(model, 0)
     weights = model.layout.weights(*model.layout.split(vector))
     with torch.no_grad():
-        for index, name, tensor, _ in grouped(model.blocks.values(), model.module):
+        for (index, name), tensor in model.own.items():
             tensor.copy_(weights[index][name])
     return model
 
@@ -171,7 +171,7 @@ def checked_model(answer: object) -> BlockModel:
         raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
     if not answer.layout.parameter_count:
         raise WrongAnswer(f"expected a model with parameters, found {answer.depth} blocks without any")
-    trained = {id(tensor) for _, _, tensor, _ in grouped(answer.blocks.values(), answer.module)}
+    trained = set(map(id, answer.own.values()))
     of_parameters = {name for name, _ in answer.named_parameters()}
     for name, tensor in [*answer.named_parameters(), *answer.named_buffers()]:
         fractions = name in of_parameters or tensor.is_floating_point()
@@ -246,8 +246,15 @@ def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generat
     draw: Any = getattr(module, "initialise", None)
     if draw is not None:  # a layer that draws its own tensors, as those of plug-ins may
         draw(own, generator)
+    elif isinstance(module, Conv2d) and module.fan_out:
+        nn.init.kaiming_normal_(own["weight"], mode="fan_out", nonlinearity="relu", generator=generator)
+        if "bias" in own:
+            own["bias"].zero_()
     elif isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        _fill_layer(module, own, generator)
+        nn.init.kaiming_uniform_(own["weight"], a=math.sqrt(5), generator=generator)
+        if "bias" in own:
+            bound = 1 / math.sqrt(own["weight"][0].numel())
+            own["bias"].uniform_(-bound, bound, generator=generator)
     elif isinstance(module, nn.Embedding):
         own["weight"].normal_(generator=generator)
     elif "weight" not in own or own["weight"].ndim == 1:
@@ -257,16 +264,3 @@ def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generat
         raise TypeError(
             f"no initial values are known for {type(module).__name__}; give it a method initialise(tensors, generator)"
         )
-
-
-def _fill_layer(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    weight = own["weight"]
-    if isinstance(module, Conv2d) and module.fan_out:
-        nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu", generator=generator)
-        if "bias" in own:
-            own["bias"].zero_()
-        return
-    nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
-    if "bias" in own:
-        bound = 1 / math.sqrt(weight[0].numel())
-        own["bias"].uniform_(-bound, bound, generator=generator)

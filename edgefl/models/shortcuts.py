@@ -136,16 +136,6 @@ def _stack(arguments: Arguments) -> Tensor:
     return _new(pieces[0], *shape)
 
 
-def _adaptive_pool(arguments: Arguments) -> Tensor:
-    inputs, sides = arguments[:2]
-    return _new(inputs, *inputs.shape[:-2], *sides)
-
-
-def _slice_backward(arguments: Arguments) -> Tensor:
-    gradient, sides = arguments[:2]
-    return torch.empty(sides, dtype=gradient.dtype, device=gradient.device)
-
-
 def _in_place(arguments: Arguments) -> Tensor:
     changed: Tensor = arguments[0]
     if _broadcast(each for each in arguments if isinstance(each, Tensor)) != list(changed.shape):
@@ -225,8 +215,6 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Any]] = {
     **dict.fromkeys(
         ("add", "sub", "mul", "div", "pow", "neg", "sqrt", "rsqrt", "exp", "log", "clamp", "reciprocal"), _elementwise
     ),
-    "_adaptive_avg_pool2d": _adaptive_pool,
-    "slice_backward": _slice_backward,
     **dict.fromkeys(("add_", "sub_", "mul_", "div_"), _in_place),
     "cat": _cat,
     "stack": _stack,

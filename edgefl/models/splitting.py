@@ -9,7 +9,6 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import fx, nn
 
 from edgefl.errors import UserError, first_line
@@ -39,45 +38,43 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
     >>> list(split(net).blocks)
     ['0', '3']
     """
-    opened = _ancestors(names) if names is not None else _only_sequentials(module)
     try:
-        graph = _traced(module, opened)
-    except _Untraceable as error:
-        if names is not None:
+        return Split(_split(module, names))
+    except _Whole as error:
+        if names is not None and len(names) > 1:
             raise UserError(f"the model cannot be split: {error}", field="blocks") from None
-        return Split({"model": module}, str(error))
+        return Split({"model" if names is None else names[0].replace(".", "_"): module}, str(error) or None)
+
+
+def _split(module: nn.Module, names: Sequence[str] | None) -> dict[str, nn.Module]:
+    graph = _traced(module, _ancestors(names) if names is not None else _only_sequentials(module))
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output") and not _is_anywhere(node)]
     starts = _named_starts(nodes, names) if names is not None else _found_starts(nodes, module)
-    kept = []
-    for start in starts:
+    kept = starts[:1]
+    for start in starts[1:]:
         crossing = _crossing(nodes, nodes.index(start[0]))
-        if (len(crossing) == 1 and not _is_tuple(crossing[0])) or start is starts[0]:
+        if len(crossing) == 1 and not _is_tuple(crossing[0]):
             kept.append(start)
         elif names is not None:
-            found = ", ".join(each.name for each in crossing) or "none"
-            raise UserError(
+            values = ", ".join(each.name for each in crossing) or "none"
+            raise _Whole(
                 f"a block begins where one tensor arrives, and {len(crossing)} values or a tuple reach '{start[1]}' "
-                f"({found})",
-                field="blocks",
+                f"({values})"
             )
     if len(kept) < 2:
-        if names is not None:
-            return Split({names[0].replace(".", "_"): module}, "'blocks' names one")
-        reason = None if len(starts) < 2 else "more than one value passes between its children"
-        return Split({"model": module}, reason)
+        several = "more than one value passes between its children" if len(starts) > 1 else ""
+        raise _Whole("'blocks' names one" if names else several)
     module.add_module(_IN_TRAINING, InTraining())
     try:
-        return Split(_blocks(module, nodes, kept))
+        return _blocks(module, nodes, kept)
     except Exception as error:  # noqa: BLE001  (torch.fx writes Python code with the submodules' names)
-        if names is not None:
-            raise UserError(f"torch.fx cannot write these blocks ({first_line(error)})", field="blocks") from None
-        return Split({"model": module}, f"torch.fx cannot write its blocks ({first_line(error)})")
+        raise _Whole(f"torch.fx cannot write its blocks ({first_line(error)})") from None
     finally:
         del module._modules[_IN_TRAINING]  # a Sequential would call it as its last part
 
 
-class _Untraceable(Exception):  # noqa: N818  (a property of the module)
-    """The module's forward cannot be traced."""
+class _Whole(Exception):  # noqa: N818  (a property of the module)
+    """Why the module stays one block."""
 
 
 class _Calls(fx.Tracer):
@@ -85,25 +82,13 @@ class _Calls(fx.Tracer):
 
     def __init__(self, opened: frozenset[str]) -> None:
         super().__init__()
-        self._opened = {"module", *(f"module.{path}" for path in opened)}
+        self._opened = {"0", *(f"0.{path}" for path in opened)}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return module_qualified_name not in self._opened
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         raise fx.proxy.TraceError("a condition on a tensor, on its shape, or on whether the module trains")
-
-
-class _OneInput(nn.Module):
-    """Calls a module with its first argument only; the others keep their defaults."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.module(inputs)
-        return output
 
 
 _IN_TRAINING = "_in_training"
@@ -119,21 +104,21 @@ class InTraining(nn.Module):
 def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
     """The graph of a module's calls, which reads whether it trains where the module does."""
     tracer, kind, put_back = _Calls(opened), type(module), snapshot(module)
-    reading = property(lambda _: tracer.create_proxy("call_module", f"module.{_IN_TRAINING}", (), {}))
+    reading = property(lambda _: tracer.create_proxy("call_module", f"0.{_IN_TRAINING}", (), {}))
     try:
         module.__class__ = type(kind.__name__, (kind,), {"training": reading})
-        graph = tracer.trace(_OneInput(module))
+        graph = tracer.trace(nn.Sequential(module))  # so it gets one argument
     except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
-        raise _Untraceable(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
+        raise _Whole(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
         module.__class__ = kind
         put_back()  # a forward that assigns to its buffers has put proxies there
         restore(remade(module))
     for node in graph.nodes:
-        if node.op == "get_attr" and not str(node.target).startswith("module."):
-            raise _Untraceable(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
+        if node.op == "get_attr" and not str(node.target).startswith("0."):
+            raise _Whole(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
         if node.op in ("call_module", "get_attr"):
-            node.target = str(node.target).removeprefix("module.")
+            node.target = str(node.target).removeprefix("0.")
     return graph
 
 
@@ -169,29 +154,27 @@ def _named_starts(nodes: Sequence[fx.Node], names: Sequence[str]) -> list[tuple[
 
 
 def _found_starts(nodes: Sequence[fx.Node], module: nn.Module) -> list[tuple[fx.Node, str]]:
-    first = {str(node.target): node for node in reversed(nodes) if node.op == "call_module"}
-    with_weights = [node for node in nodes if node in first.values() and _has_matrix(_called(module, node))]
-    starts = [(node, str(node.target)) for node in with_weights]
+    first: dict[str, fx.Node] = {}
+    for node in nodes:
+        if node.op == "call_module":
+            first.setdefault(str(node.target), node)
+    starts = [
+        (node, name)
+        for name, node in first.items()
+        if any(parameter.dim() > 1 for parameter in module.get_submodule(name).parameters())
+    ]
     if len(starts) > 1:
         # What has no parameters before the last block, such as pooling, belongs to it.
-        place = nodes.index(with_weights[-1])
+        place = nodes.index(starts[-1][0])
         while place > 0 and not _has_parameters(nodes[place - 1], module):
             place -= 1
         starts[-1] = nodes[place], starts[-1][1]
     return [(nodes[0], starts[0][1]), *starts[1:]] if starts else []
 
 
-def _called(module: nn.Module, node: fx.Node) -> nn.Module:
-    return module.get_submodule(str(node.target))
-
-
-def _has_matrix(module: nn.Module) -> bool:
-    return any(parameter.dim() > 1 for parameter in module.parameters())
-
-
 def _has_parameters(node: fx.Node, module: nn.Module) -> bool:
     if node.op == "call_module":
-        return any(True for _ in _called(module, node).parameters())
+        return any(True for _ in module.get_submodule(str(node.target)).parameters())
     return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
@@ -228,7 +211,7 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
 
         for node in nodes[first:stop]:
             copies[node] = graph.node_copy(node, copied)
-        (leaving,) = _crossing(nodes, stop) if stop < len(nodes) else _results(nodes)
+        (leaving,) = _crossing(nodes, stop)
         graph.output(copies[leaving])
         block = fx.GraphModule(module, graph, class_name=f"Block_{name}".replace(".", "_"))
         for node in graph.find_nodes(op="get_attr"):  # before PyTorch 2.7 a copied buffer becomes persistent
@@ -240,8 +223,3 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
             key += "_"
         blocks[key] = block
     return blocks
-
-
-def _results(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    (output,) = {user for node in nodes for user in node.users if user.op == "output"}
-    return list(output.all_input_nodes)

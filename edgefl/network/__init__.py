@@ -13,22 +13,7 @@ from edgefl.network.transport import FifoQueue, Transport, lv08
 from edgefl.network.tree import TreeLinks, build_topology
 
 __all__ = [
-    "Capacities",
-    "CapacitySpec",
-    "ClientLinks",
-    "FifoQueue",
-    "Flow",
-    "FlowNetwork",
-    "GraphLinks",
-    "LinkSpec",
-    "NetworkSpec",
-    "StepTrace",
-    "Tcp",
-    "TraceColumns",
-    "Transport",
-    "TreeLinks",
-    "build_topology",
-    "lv08",
-    "read_mahimahi",
-    "read_traces",
-]
+    "Capacities", "CapacitySpec", "ClientLinks", "FifoQueue", "Flow", "FlowNetwork", "GraphLinks", "LinkSpec",
+    "NetworkSpec", "StepTrace", "Tcp", "TraceColumns", "Transport", "TreeLinks", "build_topology", "lv08",
+    "read_mahimahi", "read_traces",
+]  # fmt: skip

@@ -1,6 +1,6 @@
 """The capacities of all clients' own links, round by round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +70,10 @@ class ClientLinks:
 
     def usual(self, direction: Direction) -> NDArray[np.float64]:
         """Each client's usual capacity, bit/s: the middle of a range, the median of a process, a trace's mean."""
-        vector = np.zeros(self._count)
-        for name, clients in self._members.items():
-            vector[clients] = self._capacities[name][direction].usual(clients)
-        return vector
+        return self._of_all(direction, lambda each, clients: each.usual(clients))
 
     def highest(self, direction: Direction) -> NDArray[np.float64]:
-        vector = np.zeros(self._count)
-        for name, clients in self._members.items():
-            vector[clients] = self._capacities[name][direction].highest(clients)
-        return vector
+        return self._of_all(direction, lambda each, clients: each.highest(clients))
 
     def redraws_at(self, round: int) -> bool:
         """True if some client's capacity may change at the beginning of this round (from 0)."""
@@ -87,10 +81,14 @@ class ClientLinks:
 
     def capacities(self, direction: Direction, round: int) -> NDArray[np.float64]:
         """All clients' capacities in one direction during a round, bit/s; NaN where they follow a process."""
+        return self._of_all(direction, lambda each, clients: each.at(round, clients))
+
+    def _of_all(
+        self, direction: Direction, of: Callable[[Capacities, NDArray[np.int64]], NDArray[np.float64] | None]
+    ) -> NDArray[np.float64]:
         vector = np.full(self._count, np.nan)
         for name, clients in self._members.items():
-            found = self._capacities[name][direction].at(round, clients)
-            if found is not None:
+            if (found := of(self._capacities[name][direction], clients)) is not None:
                 vector[clients] = found
         return vector
 

@@ -90,21 +90,17 @@ class _Sender:
     ticks: int = 0
 
 
-class TcpFlows:
+class TcpFlows(Connections):
     """Opens connections for transfers, and changes the limits of their rates over time."""
 
     def __init__(self, env: simpy.Environment, tcp: Tcp, agenda: Agenda, sharing: Sharing) -> None:
-        self._env, self._tcp = env, tcp
-        self._agenda, self._sharing = agenda, sharing
-        self._connections = Connections(tcp)
+        super().__init__(tcp)
+        self._env, self._agenda, self._sharing = env, agenda, sharing
         self._senders: dict[int, _Sender] = {}
-
-    def opening(self, source: Node, target: Node, latency: float) -> Opening:
-        return self._connections.opening(source, target, self._env.now, latency=latency)
 
     def request(self, flow: Flow, latency: float) -> None:
         """A transfer begins over this one-way latency (seconds); adds its set-up to ``flow.latency``."""
-        opening, connection = self._connections.take(flow.source, flow.target, flow.started, latency=latency)
+        opening, connection = self.take(flow.source, flow.target, flow.started, latency=latency)
         self._senders[flow.id] = _Sender(connection, opening, latency)
         flow.opening = opening
         flow.setup = 2.0 * latency * opening.round_trips
@@ -119,13 +115,10 @@ class TcpFlows:
 
     def completed(self, flow: Flow) -> None:
         sender = self._senders.pop(flow.id)
-        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, sender.state)
+        self.give_back(flow.source, flow.target, sender.connection, self._env.now, sender.state)
 
     def cancelled(self, flow: Flow) -> None:
         del self._senders[flow.id]
-
-    def process_ended(self, node: Node) -> None:
-        self._connections.forget(node)
 
     def _await_growth(self, flow: int, sender: _Sender) -> None:
         if self._tcp.grows(sender.latency, sender.state):

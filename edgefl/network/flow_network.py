@@ -196,7 +196,7 @@ class FlowNetwork:
 
     def end_process(self, node: Node) -> None:
         if self._tcp is not None:
-            self._tcp.process_ended(node)
+            self._tcp.forget(node)
 
     def begin_process(self, node: Node) -> None:
         """No effect on flows."""
@@ -229,7 +229,8 @@ class FlowNetwork:
             if topology.airs and capacity > 0.0 and (air := topology.air(link)) >= 0:
                 taken[air] = taken.get(air, 0.0) + 1.0 / capacity
         capacity = min([least, *(1.0 / each for each in taken.values())])
-        opening = Opening(0) if self._tcp is None else self._tcp.opening(source, target, route.latency)
+        tcp = self._tcp
+        opening = Opening(0) if tcp is None else tcp.opening(source, target, self.env.now, latency=route.latency)
         return self._transport.alone(route.latency, capacity, opening)
 
     @property

@@ -29,7 +29,6 @@ class StepTrace:
         times: rising times in seconds, the first one 0.
         bits_per_second: the capacity from each of them on.
         period: if given, the trace repeats without end after that many seconds; else the last value stays.
-        offset: seconds of the trace before the start of the simulation.
 
     >>> trace = StepTrace([0.0, 1.0], [8e6, 0.0], period=3.0)
     >>> [trace.value(t) for t in (0.5, 1.0, 2.9, 3.0)], trace.next_change(1.0)
@@ -37,12 +36,7 @@ class StepTrace:
     """
 
     def __init__(
-        self,
-        times: Sequence[float],
-        bits_per_second: Sequence[float],
-        *,
-        period: float | None = None,
-        offset: float = 0.0,
+        self, times: Sequence[float], bits_per_second: Sequence[float], *, period: float | None = None
     ) -> None:
         ends = [*times[1:], *([] if period is None else [period])]
         # The longest time for which one given value is valid.
@@ -52,7 +46,7 @@ class StepTrace:
         self.times = [float(times[i]) for i in kept]
         self.rates = [float(bits_per_second[i]) for i in kept]
         self.period = math.inf if period is None else float(period)
-        self.offset = offset
+        self.offset = 0.0  # seconds of the trace before the start of the simulation
 
     def shifted(self, seconds: float) -> StepTrace:
         other = copy.copy(self)

@@ -10,11 +10,12 @@ from edgefl.errors import Note, UserError
 from edgefl.input_file import InputFile
 from edgefl.network.capacities.base import CAPACITIES, CapacitySpec
 from edgefl.network.topology import Sharing
-from edgefl.network.traces import LEAST_CHANGE_SECONDS
+from edgefl.network.trace_times import LEAST_CHANGE_SECONDS
 from edgefl.network.transport import TransportSpec
 from edgefl.options import Options
 from edgefl.registry import OneOf, Unread
 from edgefl.units import BitsPerSecond, Latency, parse, without_unit
+from edgefl.validation import as_validator
 
 
 def _constant(value: Any) -> Any:
@@ -46,12 +47,10 @@ def redraw_rule(text: str) -> tuple[Literal["rounds", "seconds"], float]:
     return kind, amount
 
 
+@as_validator
 def _checked_redraw(value: Any) -> Any:
     if isinstance(value, str):
-        try:
-            redraw_rule(value)
-        except UserError as error:
-            raise ValueError(error.message) from None
+        redraw_rule(value)
         if without_unit(value):
             warnings.warn(f"'{value}' without a unit is {value} s; did you mean '{value} rounds'?", Note, stacklevel=1)
     return value

@@ -175,9 +175,7 @@ class Transport:
         return 1.0 / penalty if penalty > 0.0 else 1.0
 
 
-def lv08(
-    *, acknowledgements: Literal["none", "shared"] = "none", connection_limit: float = math.inf, multicast: bool = False
-) -> Transport:
+def lv08(*, acknowledgements: Literal["none", "shared"] = "none") -> Transport:
     """TCP as in SimGrid's LV08 model (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
 
     The delay before the first byte is 13.01 times the path's latency, 97 % of a capacity carries payload, the window is
@@ -198,8 +196,6 @@ def lv08(
         latency_factor=13.01,
         window=4194304.0,
         penalty_bytes=20537.0,
-        connection_limit=connection_limit,
-        multicast=multicast,
     )
 
 
@@ -280,7 +276,8 @@ class TransportSpec(TcpOptions):
         queue = FifoQueue(seed) if self.queue == "fifo" else None
         limit = math.inf if self.connection_limit is None else self.connection_limit
         if self.kind == "lv08":
-            transport = lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
-            return replace(transport, queue=queue)
-        tcp, share = self.connections() if self.kind == "tcp" else (None, 1.0)
-        return Transport(share, connection_limit=limit, multicast=self.multicast, tcp=tcp, queue=queue)
+            transport = lv08(acknowledgements=self.acknowledgements)
+        else:
+            tcp, share = self.connections() if self.kind == "tcp" else (None, 1.0)
+            transport = Transport(share, tcp=tcp)
+        return replace(transport, connection_limit=limit, multicast=self.multicast, queue=queue)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_json, read_text
 from edgefl.input_file import find_input
 from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology
@@ -56,24 +57,16 @@ class TreeLinks:
         # airtime_fair: equal shares of the time, so rates in proportion to capacity (proportionally fair cells).
         sharing: Sharing = "wired",
     ) -> None:
-        downs, ups = array("d", down), array("d", up)
-        count = len(downs)
-        latencies = array("d", [latency] * count if isinstance(latency, int | float) else latency)
-        self.clients = count
+        access = array("d", chain.from_iterable(zip(down, up, strict=True)))
+        self.clients = count = len(access) // 2
+        latencies = repeat(latency, count) if isinstance(latency, int | float) else latency
         self.cells = len(backhaul)
         self._cell = array("q", cell) if backhaul and cell is not None else None
         self.airs = 0 if sharing == "wired" else 2 * self.cells
         self.airtime_fair = sharing == "airtime_fair"
-        self.capacity = array("d", server)
-        self.latency = array("d", [0.0, 0.0])
-        for pair in backhaul:
-            self.capacity.extend(pair)
-            self.latency.extend((0.0, 0.0))
-        access, access_latency = array("d", bytes(16 * count)), array("d", bytes(16 * count))
-        access[0::2], access[1::2] = downs, ups
-        access_latency[0::2], access_latency[1::2] = latencies, latencies
-        self.capacity += access
-        self.latency += access_latency
+        self.capacity = array("d", chain(server, *backhaul)) + access
+        self.latency = array("d", [0.0] * (2 + 2 * self.cells))
+        self.latency.extend(seconds for seconds in latencies for _ in ("down", "up"))
 
     def air(self, link: int) -> int:
         """One channel for each cell and direction."""
@@ -155,10 +148,8 @@ def build_topology(
             raise UserError(f"unknown link '{name}'; {nearest(name, links)}")
     if isinstance(spec, FileTopology):
         graph = _read_graph(spec, len(link_of_client), folder)
-        try:
+        with locating(file=spec.file):
             return GraphLinks(graph, sharing=spec.sharing)
-        except UserError as error:
-            raise error.located(file=spec.file) from None
     latency_of = {name: spec.latency if link.latency is None else link.latency for name, link in links.items()}
     count = len(link_of_client)
     cells = spec.cells if isinstance(spec, CellsTopology) else 0

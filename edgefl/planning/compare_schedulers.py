@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import or_
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.selection.base import SELECTORS
-from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
@@ -68,10 +71,6 @@ class SchedulerComparison:
     rounds: int
     schedulers: dict[str, SchedulerFigures]
     left_out: dict[str, str] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, in base units."""
-        return asdict(self)
 
     def sentence(self) -> str:
         """The result in one sentence; empty if no scheduler had an update."""
@@ -144,22 +143,27 @@ def _all(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: EarlyEnd, rounds: int) -> SchedulerFigures:
-    outcome = simulate_run(replace(setup, stop="rounds", optimum=known if known.why_not is None else None))
+    outcome = simulate_run(replace(setup, stop="rounds"), optimum=known if known.why_not is None else None)
     if outcome.fault is not None:
         raise outcome.fault
-    ratio, no_bound = _ratio(known, outcome)
+    ratios = [row.ratio_to_optimum for row in outcome.rows if not math.isnan(row.ratio_to_optimum)]
+    no_bound = None if ratios else known.why_not
+    if not ratios and no_bound is None:
+        arrived = any(row.aggregated for row in outcome.rows)
+        no_bound = "some transfers have fewer bytes than the whole model" if arrived else "no update arrived"
     updates = [client for clients in seen.aggregated for client in clients]
+    covered: Iterator[set[int]] = accumulate(map(set, seen.aggregated), or_)
     times = np.bincount(np.array(updates, np.int64), minlength=setup.clients)
     return SchedulerFigures(
         rounds=outcome.rounds,
         makespan=outcome.rows[-1].seconds / outcome.rounds if outcome.rounds else None,
-        joules=mean([row.joules for row in outcome.rows]),
-        aggregated=mean([float(row.aggregated) for row in outcome.rows]),
+        joules=fmean([row.joules for row in outcome.rows]) if outcome.rows else None,
+        aggregated=fmean([row.aggregated for row in outcome.rows]) if outcome.rows else None,
         jain=jain_index(times),
         clients_seen=float((times > 0).mean()),
         samples_seen=float(setup.samples[times > 0].sum() / setup.samples.sum()),
-        rounds_to_cover=_covered(seen, setup.clients),
-        ratio_to_optimum=ratio,
+        rounds_to_cover=next((n for n, of in enumerate(covered, 1) if len(of) == setup.clients), None),
+        ratio_to_optimum=fmean(ratios) if ratios else None,
         no_bound=no_bound,
         reads_losses=bool(setup.selector.reads & LOSSES),
         ended=None if outcome.rounds >= rounds else early.why(outcome) or outcome.reason,
@@ -167,34 +171,12 @@ def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: Earl
 
 
 class _Updates(Listener):
-    """Keeps of each round (from 0) the clients whose updates were aggregated."""
-
     def __init__(self) -> None:
         self.aggregated: list[list[int]] = []
 
     def events(self, rows: list[Event]) -> None:
         """Process the next rows of the log."""
         self.aggregated += [event.facts["clients"] for event in rows if event.kind == "aggregation"]
-
-
-def _covered(seen: _Updates, clients: int) -> int | None:
-    """The first round, counted from 1, after which every client has taken part."""
-    left = set(range(clients))
-    for number, arrived in enumerate(seen.aggregated, start=1):
-        left.difference_update(arrived)
-        if not left:
-            return number
-    return None
-
-
-def _ratio(known: LeastRoundSeconds, outcome: Outcome) -> tuple[float | None, str | None]:
-    """The mean ratio of rounds with updates to their bound, or why there is none."""
-    ratio = mean([row.ratio_to_optimum for row in outcome.rows if not math.isnan(row.ratio_to_optimum)])
-    if ratio is not None or known.why_not is not None:
-        return ratio, known.why_not
-    if any(row.aggregated for row in outcome.rows):
-        return None, "some transfers have fewer bytes than the whole model"
-    return None, "no update arrived"
 
 
 def jain_index(times: NDArray[np.int64]) -> float | None:
@@ -207,8 +189,3 @@ def jain_index(times: NDArray[np.int64]) -> float | None:
     """
     squares = float((times.astype(np.float64) ** 2).sum())
     return None if squares == 0 else float(times.sum()) ** 2 / (len(times) * squares)
-
-
-def mean(values: list[float]) -> float | None:
-    """The mean; None without values."""
-    return math.fsum(values) / len(values) if values else None

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container
+from dataclasses import dataclass
 
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
-from edgefl.record.figures import Totals
 from edgefl.simulation.work import WorkModel, local_seconds
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """A figure at the low, nominal and high bounds of the device profiles' uncertain figures."""
 
     low: float
@@ -90,7 +88,7 @@ class MethodPlan:
 
     label: str
     rounds: int
-    seconds: float
+    seconds: float | None  # none without a round
     bytes_down: float
     bytes_up: float
     flops: float
@@ -120,53 +118,36 @@ class Plan:
     queue_spread: float | None = None
     advice: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; a range is a mapping of its bounds, and unknown figures are ``None``."""
-        return _plain(asdict(self))  # type: ignore[no-any-return]
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, Range):
-        return data._asdict()
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
-    if isinstance(data, dict):
-        return {key: _plain(each) for key, each in data.items()}
-    return [_plain(each) for each in data] if isinstance(data, list | tuple) else data
-
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 
 
-class Spent(Totals):
-    """What one client spent in one round, or one group of devices in all rounds, by name.
+class Observation(Listener):
+    """Collects what each client ``spent`` in each round, by name.
 
     ``compute_seconds`` and ``joules`` are by bound: ``joules.low``; ``done`` are the phases of each kind, and ``lost``
-    the jobs of each fate.
-    """
-
-    def add(self, other: Spent) -> None:
-        """Add what ``other`` spent."""
-        for name, amount in other.items():
-            self.charge(name, amount)
-
-
-class Observation(Listener):
-    """Collects what each client spent in each round.
-
-    With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not affect it. ``model`` has
-    the work of the clients.
+    the jobs of each fate. With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not
+    affect it. ``model`` has the work of the clients, ``costs`` that of their steps.
     """
 
     def __init__(self, model: WorkModel, costs: StepCosts, *, given_seconds: bool) -> None:
         self.model = model
-        self._costs = costs
+        self.costs = costs
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self._works: dict[WorkKey, Event] = {}
         self._sizes: dict[tuple[int, int, str], float] = {}
-        self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
+        self.spent: defaultdict[tuple[int, int], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.log: list[Event] = []
+
+    def total(self, rounds: int, clients: Container[int] | None = None) -> defaultdict[str, float]:
+        """What these clients, or all, spent in the first rounds."""
+        total: defaultdict[str, float] = defaultdict(float)
+        for (round, client), spent in self.spent.items():
+            if round <= rounds and (clients is None or client in clients):
+                for name, amount in spent.items():
+                    total[name] += amount
+        return total
 
     def events(self, rows: list[Event]) -> None:
         """Process events of the log."""
@@ -178,16 +159,14 @@ class Observation(Listener):
                 self._take(event, self.spent[event.round, event.client])
 
     def _bounds_of(self, event: Event) -> dict[Bound, float]:
-        """Return the seconds of local training at each bound, relative to nominal."""
         if self.given_seconds:
             return dict.fromkeys(BOUNDS, 1.0)
+        profile, level = self.model.fleet.profiles[event.group], int(event.facts.get("level", 0))
         batches = {int(size): count for size, count in event.facts["batches"].items()}
-        seconds = work_seconds(
-            self.model.fleet.profiles[event.group], self._costs, event.alpha, batches, int(event.facts.get("level", 0))
-        )
+        seconds = work_seconds(profile, self.costs, event.alpha, batches, level)
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
-    def _take(self, event: Event, spent: Spent) -> None:
+    def _take(self, event: Event, spent: defaultdict[str, float]) -> None:
         profile, place = self.model.fleet.profile_of(event.client), (event.round, event.client, event.item)
         match event.kind:
             case "compute_start":
@@ -197,31 +176,30 @@ class Observation(Listener):
                 share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data
                 work = self.model.of(event.client, event.alpha, int(self._works[event.work].value))
                 done = self.model.begun(work, event.value)[0] if event.kind == "compute_drop" else 1.0
-                spent.charge("done.compute", done)
+                spent["done.compute"] += done
                 for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
-                    spent.charge(f"compute_seconds.{bound}", seconds)
-                    spent.charge(f"joules.{bound}", compute_joules(profile, seconds, bound=bound) * share)
+                    spent[f"compute_seconds.{bound}"] += seconds
+                    spent[f"joules.{bound}"] += compute_joules(profile, seconds, bound=bound) * share
             case "idle" | "radio" | "transfer_end" | "transfer_drop":
                 for bound in BOUNDS:
-                    spent.charge(f"joules.{bound}", _joules(event, profile, bound))
+                    spent[f"joules.{bound}"] += _joules(event, profile, bound)
                 if event.kind.startswith("transfer"):
-                    spent.charge(f"done.{event.item}", event.bytes / size if (size := self._sizes[place]) else 1.0)
-                    spent.charge("bytes_up" if event.item == "up" else "bytes_down", event.bytes)
+                    spent[f"done.{event.item}"] += event.bytes / size if (size := self._sizes[place]) else 1.0
+                    spent["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
                     if event.item in ("up", "down"):
-                        spent.charge(f"{event.item}load_seconds", event.seconds)
+                        spent[f"{event.item}load_seconds"] += event.seconds
             case "transfer_start":
                 self._sizes.setdefault(place, event.bytes)  # that of the first attempt
             case "transfer_break":
-                spent.charge(f"done.{event.item}", -event.bytes / (self._sizes[place] or 1.0))  # they are sent again
-                spent.charge("breaks", 1)
-                spent.charge("wait_seconds", event.seconds)
+                spent[f"done.{event.item}"] -= event.bytes / (self._sizes[place] or 1.0)  # they are sent again
+                spent["breaks"] += 1
+                spent["wait_seconds"] += event.seconds
             case "lost":
-                spent.charge(f"lost.{event.item}", 1)
+                spent[f"lost.{event.item}"] += 1
 
 
 def _joules(event: Event, profile: DeviceProfile, bound: Bound) -> float:
-    """Joules of a wait, of the radio or of a transfer."""
     if event.kind == "idle":
         return idle_joules(profile, event.seconds, bound=bound)
     if event.kind == "radio":

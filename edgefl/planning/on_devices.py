@@ -1,7 +1,7 @@
 """What a round's local training costs on devices, asked without a scenario."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgefl.cost.law import CostModel
@@ -42,8 +42,7 @@ class OnDevice:
         return None if self.fits else f"training needs {needs:,.4g} MB, the device has {has:,.4g} MB for it"
 
     def as_dict(self) -> dict[str, Any]:
-        figures = {name: each._asdict() if isinstance(each, Range) else each for name, each in vars(self).items()}
-        return {**figures, "why": self.why}
+        return {**asdict(self), "why": self.why}
 
 
 def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence[DeviceProfile]) -> list[OnDevice]:
@@ -61,18 +60,10 @@ def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence
         def joules(of: Range) -> Range:
             return Range.of(lambda bound: compute_joules(profile, share * getattr(of, bound), bound=bound))
 
-        return OnDevice(
-            profile.name,
-            profile.software,
-            sum(batches.values()),
-            fits(profile, peak),
-            peak,
-            Range.of(lambda bound: value(profile.memory.training, bound)),
-            seconds,
-            joules(seconds),
-            step,
-            joules(step),
-            step_evidence(profile, (step.operators for step in steps.values())),
-        )
+        room = Range.of(lambda bound: value(profile.memory.training, bound))
+        costs_of = seconds, joules(seconds), step, joules(step)
+        evidence = step_evidence(profile, (each.operators for each in steps.values()))
+        count = sum(batches.values())
+        return OnDevice(profile.name, profile.software, count, fits(profile, peak), peak, room, *costs_of, evidence)
 
     return [on(profile) for profile in profiles]

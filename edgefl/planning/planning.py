@@ -1,11 +1,10 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
@@ -14,16 +13,7 @@ from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_fo
 from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
 from edgefl.network.transport import SPREAD
-from edgefl.planning.observation import (
-    BudgetPlan,
-    DevicePlan,
-    MethodPlan,
-    Observation,
-    Plan,
-    Range,
-    Spent,
-    work_seconds,
-)
+from edgefl.planning.observation import BudgetPlan, DevicePlan, MethodPlan, Observation, Plan, Range, work_seconds
 from edgefl.record.figures import spent_by_round
 from edgefl.record.rounds import RoundRow, columns_of
 from edgefl.report.timeline.data import Timeline, timeline_of
@@ -40,58 +30,29 @@ from edgefl.units import at_most, slack
 from edgefl.wording import counted
 
 
-def device_plans(
-    scenario: Scenario,
-    world: SharedWorld,
-    costs: StepCosts,
-    seen: Observation,
-    *,
-    blocks: int,
-    rows: Sequence[RoundRow],
-) -> tuple[DevicePlan, ...]:
-    """One plan for each group of the scenario's fleet, in its order, of ``rows`` with the whole model of ``blocks``."""
-    devices = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
-    entry = np.repeat(np.arange(len(devices)), devices)[world.fleet.group]  # of each client
-    return tuple(
-        _device_plan(scenario, group, np.flatnonzero(entry == index), world, costs, seen=seen, blocks=blocks, rows=rows)
-        for index, group in enumerate(scenario.fleet)
-    )
-
-
 def _device_plan(
-    scenario: Scenario,
-    group: FleetGroup,
-    clients: NDArray[np.int64],
-    world: SharedWorld,
-    costs: StepCosts,
-    *,
-    seen: Observation,
-    blocks: int,
-    rows: Sequence[RoundRow],
+    scenario: Scenario, group: FleetGroup, clients: list[int], seen: Observation, rows: Sequence[RoundRow]
 ) -> DevicePlan:
     profile = group.profile
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a scenario's fleet, whose profiles are embedded")
-    options = costs.method.local
-    works = [seen.model.of(int(client), blocks) for client in clients]
-    devices = [world.fleet.profile_of(int(client)) for client in clients]
+    costs, blocks, options = seen.costs, seen.costs.model.depth, seen.costs.method.local
+    works = [seen.model.of(client, blocks) for client in clients]
+    devices = [seen.model.fleet.profile_of(client) for client in clients]
     room = [value(each.memory.training) for each in devices]
     refused = sum(not work.fits for work in works)
     peak = max((work.peak_memory_bytes for work in works), default=0.0)
     smallest = devices[int(np.argmin(room))] if devices else profile
     training = Range.of(lambda bound: value(smallest.memory.training, bound))
     steps = sorted({(work.alpha, size, work.level, profile.backend) for work in works for size in work.batches})
-    total = Spent()
-    mine = set(clients.tolist())
-    for (round, client), spent in seen.spent.items():
-        if round <= len(rows) and client in mine:
-            total.add(spent)
+    mine = set(clients)
+    total = seen.total(len(rows), mine)
     count = int(total["participations"])
     down, up = (_mean(bytes, count) for bytes in (total["bytes_down"], total["bytes_up"]))
     over = scenario.round_overhead
     framework = [over.before_training(each, down or 0) + over.before_sending(each, up or 0) for each in devices]
     closing = sum(row.critical_client in mine for row in rows)
-    typical, level = int(np.median(world.samples[clients])) if mine else 0, works[0].level if works else 0
+    typical, level = int(np.median(seen.model.samples[clients])) if mine else 0, works[0].level if works else 0
     batches = batch_counts(options, typical)
     usual = {size: costs.step(blocks, size, level, profile.backend) for size in batches}
     alone = local_seconds(profile, usual, batches, None if seen.given_seconds else options.input)
@@ -123,7 +84,7 @@ def _device_plan(
     )
 
 
-def _lost(total: Spent) -> list[tuple[str, float]]:
+def _lost(total: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
 
 
@@ -200,18 +161,17 @@ def _method_plan(
     if in_vain is not None:
         # No further rounds will spend the rest of these budgets.
         budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
-    devices = device_plans(scenario, world, costs, seen, blocks=setup.sizes.blocks, rows=rows)
-    total = Spent()
-    for (round, _), spent in seen.spent.items():
-        if round <= len(rows):
-            total.add(spent)
+    sampled = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
+    entry = np.repeat(np.arange(len(sampled)), sampled)[world.fleet.group]  # of each client
+    groups = [(group, np.flatnonzero(entry == index).tolist()) for index, group in enumerate(scenario.fleet)]
+    total = seen.total(len(rows))
     joules = sum(row.joules for row in rows)
     scale = joules / total["joules.nominal"] if total["joules.nominal"] else 1.0
     count = max(1, len(rows))
     return MethodPlan(
         label=method.label,
         rounds=len(rows),
-        seconds=rows[-1].seconds / count if rows else math.nan,
+        seconds=rows[-1].seconds / count if rows else None,
         bytes_down=sum(row.bytes_down for row in rows) / count,
         bytes_up=sum(row.bytes_up for row in rows) / count,
         flops=sum(row.flops for row in rows) / count,
@@ -223,12 +183,11 @@ def _method_plan(
         holds_back=_holds_back(rows, timeline_of(seen.log), total),
         in_vain=in_vain,
         budgets=budgets,
-        devices=devices,
+        devices=tuple(_device_plan(scenario, *each, seen, rows) for each in groups),
     )
 
 
 def _budget_plan(kind: str, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:
-    """How far one budget reaches if it is the only one of the run."""
     last = scenario.training.rounds
     spent = spent_by_round(columns_of(rows))[kind].tolist()
     paid = sum(at_most(each, limit) for each in spent)
@@ -269,7 +228,7 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
     return None
 
 
-def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Spent) -> str | None:
+def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Mapping[str, float]) -> str | None:
     """Return what limits the rounds, by the rule of a run's page; ``None`` if no update ever arrives."""
     if any(row.critical_client >= 0 for row in rows):
         return _in_words(bottleneck_counts(bottlenecks_of(timeline)[: len(rows)]))
@@ -289,7 +248,6 @@ _PHASES = {
 
 
 def _in_words(counts: Sequence[tuple[Bottleneck, int]]) -> str:
-    """Return the phase that limits most rounds, and the device or link that most often does so."""
     (limit, count), *_ = counts
     phase, preposition = _PHASES[limit.phase]
     name = f"link {limit.name}" if "→" in limit.name else limit.name

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.method_cost import STEADY_ROUND
 from edgefl.csv_table import read_csv
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.profile import Load, slower
@@ -80,10 +80,8 @@ def read_client_log(file: Path) -> ClientLog:
             found = ", ".join(table.header) or "nothing"
             raise UserError(f"expected one column '{column}', found: {found}", file=str(file))
     places = [table.header.index(column) for column in columns]
-    try:
+    with locating(file=str(file)):
         numbers_of = [table.numbers(place) for place in places]
-    except UserError as error:
-        raise error.located(file=str(file)) from None
     rows = []
     for line, cells in table.rows:
         rows.append([float(number(cells[place])) for number, place in zip(numbers_of, places, strict=True)])
@@ -178,10 +176,8 @@ def _tcp_rates(transport: Transport, latency: float, bytes: Values, seconds: Val
     """Payload bit/s of new, repeated connections, by bisection: a faster path never makes a transfer slower."""
     assert transport.tcp is not None
     if transport.tcp.keep_alive > 0.0:
-        raise UserError(
-            "expected keep_alive: 0, because the log does not state which transfers found an open connection",
-            field="network.transport.keep_alive",
-        )
+        message = "expected keep_alive: 0, because the log does not state which transfers found an open connection"
+        raise UserError(message, field="network.transport.keep_alive")
     opening = Opening(transport.tcp.round_trips(repeated=True))
 
     def taken(rates: Values) -> Values:

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgefl.cost.measure import Operator, measure
 from edgefl.csv_table import read_csv
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.fleet import DeviceProfile, InputPipeline, step_seconds, step_signature
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -158,10 +158,8 @@ def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tupl
     table = read_csv(file).of_equal_rows(file)
     header = [SAME.get(column, column) for column in table.header]
     times, ignored = _columns(header, str(file))
-    try:
+    with locating(file=str(file)):
         numbers = {column: table.numbers(header.index(column)) for column in times}
-    except UserError as error:
-        raise error.located(file=str(file)) from None
     rows = []
     for line, cells in table.rows:
         named = dict(zip(table.header, cells, strict=True))

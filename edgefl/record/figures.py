@@ -22,6 +22,12 @@ from edgefl.units import at_most, slack
 Floats = NDArray[np.float64]
 Source = Callable[[Any], float]
 
+
+def finite(value: float | None) -> float | None:
+    """The value if it is finite, because JSON has no infinity or NaN."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 _SYMBOLS = {"seconds": "s", "bytes": "B", "flops": "FLOP", "joules": "J", "count": "", "number": ""}
 
 
@@ -66,10 +72,8 @@ class Quantity(NamedTuple):
 
     def written(self, totals: Mapping[str, Any]) -> Any:
         """Its value for JSON; ``None`` if it is unknown."""
-        value = totals[self.name]
-        if value is None or not math.isfinite(value):
-            return None
-        return int(value) if self.whole_number else float(value)
+        value = finite(totals[self.name])
+        return value if value is None else int(value) if self.whole_number else float(value)
 
     @property
     def column(self) -> pa.Field | None:
@@ -249,10 +253,10 @@ def flat(result: SeedResult | Mapping[str, Any]) -> Totals:
     return Totals({name: value for name, value in found.items() if value is not None})
 
 
-def figure(result: SeedResult, name: str) -> Any:
+def figure(result: SeedResult, quantity: Quantity) -> Any:
     """A figure of one seed; ``None`` if it has none."""
-    found = flat(result)
-    return found[name] if QUANTITIES[name].of else found.get(name)
+    stored = at(result, quantity.place) if quantity.place else None
+    return flat(result)[quantity.name] if stored is None and quantity.of else stored
 
 
 def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
@@ -266,7 +270,7 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
     spent, inside = spent_by_round(rounds), np.ones(len(rounds["round"]), np.bool_)
     for kind, limit in [(each.kind, each.limit) for each in result.budgets]:
         known = kind in spent or QUANTITIES[kind].of
-        if not known and result.stop.reason != kind and (figure(result, kind) or 0) > limit:
+        if not known and result.stop.reason != kind and (figure(result, QUANTITIES[kind]) or 0) > limit:
             raise UserError(f"an earlier edgefl wrote this run without {kind} by round; simulate it again")
         inside &= spent[kind] <= limit + slack(limit)
     rounds = {name: values[: int(inside.sum())] for name, values in rounds.items()}

@@ -1,9 +1,7 @@
 """The metric by which the models of a run are compared."""
 
-from __future__ import annotations
-
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 WORST = 1e30
 """The largest value of a metric of which lower values are better, in place of larger ones and NaN."""
@@ -24,7 +22,7 @@ class Metric(NamedTuple):
         return self.title or self.name
 
     @property
-    def named(self) -> Metric:
+    def named(self) -> Self:
         """The same with its name in sentences, as in files."""
         return self._replace(title=self.word)
 
@@ -37,8 +35,8 @@ class Metric(NamedTuple):
     def dimension(self) -> str:
         return "fraction" if self.share else "number"
 
-    def reaches(self, value: float, goal: float) -> bool:
-        """True if a value is as good as a goal; never for NaN.
+    def reaches(self, value: Any, goal: float) -> Any:
+        """True where a value, or each of an array, is as good as a goal; never for NaN.
 
         >>> ACCURACY.reaches(0.6, 0.5), Metric("rmse", "lower", share=False).reaches(0.6, 0.5)
         (True, False)

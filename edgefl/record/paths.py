@@ -1,21 +1,16 @@
 """The paths in a run directory and of outputs, and what can be done with a run that is not finished."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from edgefl.errors import UserError
 from edgefl.files import aside, read_json, user_path, writing_output
 from edgefl.record import names
-
-if TYPE_CHECKING:
-    from edgefl.record.summary import SeedResult
 
 
 class SeedPaths:
@@ -34,20 +29,6 @@ class SeedPaths:
         self.journal = folder / names.JOURNAL
         self.checkpoints = folder / names.CHECKPOINTS
         self.replies = folder / names.REPLIES
-
-    def of_finished(self, entry: SeedResult, keep_models: str) -> list[Path]:
-        """The files that a finished run has.
-
-        ``keep_models`` is as in a scenario; ``none`` for a run without training.
-        """
-        expected = {
-            self.events: True,
-            self.rounds: True,
-            self.clients: entry.clients is not None,
-            self.final_model: not entry.faulted and keep_models != "none",
-            self.client_models: not entry.faulted and keep_models == "clients",
-        }
-        return [file for file, is_expected in expected.items() if is_expected]
 
     def clear(self) -> None:
         """Remove what only a run in progress needs, and files that a killed process left unfinished."""
@@ -121,19 +102,13 @@ def is_interrupted(run: Path) -> bool:
     return RunPaths(run).state.is_file() or RunPaths(run).longer.is_dir()
 
 
-def is_emulated(run: Path) -> bool:
-    """True if the run in a folder, unfinished or with faults, is an emulation; ``False`` if this is unknown."""
-    paths = RunPaths(run)
-    with suppress(UserError, LookupError, TypeError):
-        return read_json(paths.state if paths.state.exists() else paths.faulted)["choices"]["emulated"] is True
-    return False
-
-
 def how_to_continue(run: str | Path) -> str:
     """The command that continues an unfinished run, or one with faults."""
-    if is_emulated(Path(run)):
-        return "start the emulation again in another folder, because measured seconds cannot be resumed"
-    whole = Path(run).parent if Path(run).name == names.LONGER else run
+    paths = RunPaths(Path(run))
+    with suppress(UserError, LookupError, TypeError):  # of an older build
+        if read_json(paths.state if paths.state.exists() else paths.faulted)["choices"]["emulated"]:
+            return "start the emulation again in another folder, because measured seconds cannot be resumed"
+    whole = paths.root.parent if paths.root.name == names.LONGER else run
     return f"edgefl simulate --resume {shlex.quote(str(whole))}"
 
 
@@ -148,15 +123,17 @@ def output_path(name: str | PathLike[str]) -> Path:
     if path.is_dir():
         raise UserError("expected a new or a plain file for the output, found a folder", file=str(path))
     if path.suffix.lower() in INPUT_ENDINGS:
-        raise UserError(
-            f"expected another ending: files that end in {path.suffix} are inputs, and no output replaces one",
-            file=str(path),
-        )
+        message = f"expected another ending: files that end in {path.suffix} are inputs, and no output replaces one"
+        raise UserError(message, file=str(path))
     if not path.parent.is_dir():
         raise UserError("cannot be written: its folder does not exist", file=str(path))
-    owner = _owner(path)
-    if owner is not None:
-        raise UserError(f"expected another name: edgefl keeps this file itself in {owner}", file=str(path))
+    real = path.resolve()
+    for folder in real.parents:
+        below = {part.casefold() for part in real.relative_to(folder).parts}
+        states = (names.SUMMARY, names.STATE, names.FAULTED)
+        is_run = (folder / names.SCENARIO).exists() and any((folder / name).exists() for name in states)
+        if (below & _IN_A_RUN and is_run) or (below & names.IN_A_SWEEP and (folder / names.SWEEP).exists()):
+            raise UserError(f"expected another name: edgefl keeps this file itself in {folder}", file=str(path))
     return path
 
 
@@ -181,15 +158,3 @@ def write_output(path: Path, content: str | bytes) -> None:
     """Write an output as a whole. See :func:`output_file`."""
     with output_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-
-
-def _owner(path: Path) -> Path | None:
-    """The run directory or sweep to which a file of this path belongs, if there is one."""
-    real = path.resolve()
-    for folder in real.parents:
-        below = {part.casefold() for part in real.relative_to(folder).parts}
-        states = (names.SUMMARY, names.STATE, names.FAULTED)
-        is_run = (folder / names.SCENARIO).exists() and any((folder / name).exists() for name in states)
-        if (below & _IN_A_RUN and is_run) or (below & names.IN_A_SWEEP and (folder / names.SWEEP).exists()):
-            return folder
-    return None

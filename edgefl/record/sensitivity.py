@@ -1,18 +1,16 @@
 """``sensitivity.parquet``: the rounds of a run under other conditions, and the run that it belongs to."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
 
 from edgefl.errors import UserError
 from edgefl.files import parse_json
 from edgefl.record import RunPaths
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from edgefl.record.tables import AS_WRITTEN, SENSITIVITY, read_parquet, write_parquet
 
 Devices = Literal["low", "nominal", "high"]
 
@@ -47,8 +45,6 @@ class Retimed(NamedTuple):
 
 def write_retimed(run: Path, found: Retimed) -> Path:
     """Write the file into the directory of a run, and return its path."""
-    from edgefl.record.tables import AS_WRITTEN, write_parquet
-
     file = RunPaths(run).sensitivity
     facts = {"summary": _digest(run), "held": found.held, "refused": found.refused}
     try:
@@ -60,8 +56,6 @@ def write_retimed(run: Path, found: Retimed) -> Path:
 
 def read_retimed(run: Path) -> Retimed:
     """Read the file in the directory of a run."""
-    from edgefl.record.tables import SENSITIVITY, read_parquet
-
     file = RunPaths(run).sensitivity
     rows = read_parquet(file, SENSITIVITY)
     facts = parse_json(rows.schema.metadata[b"edgefl"], file=str(file))

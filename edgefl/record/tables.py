@@ -1,7 +1,5 @@
 """Write and read the tables of run directories and sweeps: Parquet with typed columns, and units in their metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,8 +39,6 @@ AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True
 
 
 class _EventFile(Listener):
-    """Writes events to an open Parquet file."""
-
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
         self.waiting: list[Event] = []
@@ -128,14 +124,6 @@ def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Itera
         yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-_JOB, _METHOD = "job", "method"
-
-
-def sweep_row(job: str, setting: Mapping[str, Any], method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of ``sweep.parquet``: the job's folder, the values that the sweep varied by path, the method, figures."""
-    return {_JOB: job, **setting, _METHOD: method, **figures}
-
-
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return rows as a table; a figure that a row lacks is null."""
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -143,14 +131,17 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def read_settings(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table."""
+    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table.
+
+    Its columns are the job's folder, the values that the sweep varied by path, the method, and figures.
+    """
     try:
         table = pq.read_table(file)
-        varied = table.column_names[1 : table.column_names.index(_METHOD)]
-        rows = table.select([_JOB, *varied]).to_pylist()
-    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        names = table.column_names[: table.column_names.index("method")]
+        rows = table.select(names).to_pylist()
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise UserError(f"cannot be read: {first_line(error)}", file=str(file)) from None
-    return {str(row.pop(_JOB)): {path: _whole(value) for path, value in row.items()} for row in rows}
+    return {str(row.pop("job")): {path: _whole(value) for path, value in row.items()} for row in rows}
 
 
 def _whole(value: Any) -> Any:

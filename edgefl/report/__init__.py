@@ -8,13 +8,6 @@ from edgefl.report.run_result import RunResult
 from edgefl.report.table import Table
 
 __all__ = [
-    "Row",
-    "RunResult",
-    "Table",
-    "comparison",
-    "comparison_rows",
-    "glance",
-    "none_completed_a_round",
-    "verdict",
+    "Row", "RunResult", "Table", "comparison", "comparison_rows", "glance", "none_completed_a_round", "verdict",
     "write_pictures",
-]
+]  # fmt: skip

@@ -40,24 +40,14 @@ def predicted_figure(
     axes.fill_between(ends, lower, upper, color="black", alpha=0.08, linewidth=0, label=f"±{BAND:.0%}")
     for index, family in enumerate(sorted({point[0] for point in points})):
         colour = _COLOURS[index % len(_COLOURS)]
-        filled = index < len(_COLOURS)
-        label = family
+        filled, label = colour if index < len(_COLOURS) else "none", family
         for kind, marker in markers.items():
-            mine = [point for point in points if point[:2] == (family, kind)]
-            if mine:
-                axes.scatter(
-                    [measured for *_, measured, _ in mine],
-                    [predicted for *_, predicted in mine],
-                    marker=marker,
-                    s=38,
-                    facecolors=colour if filled else "none",
-                    edgecolors=colour,
-                    label=label,
-                )
+            if mine := [point[2:] for point in points if point[:2] == (family, kind)]:
+                x, y = zip(*mine, strict=True)
+                axes.scatter(x, y, marker=marker, s=38, facecolors=filled, edgecolors=colour, label=label)
                 label = ""
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-    axes.set_xlabel(f"measured seconds of {of}")
-    axes.set_ylabel(f"predicted seconds of {of}")
+    axes.set(xlabel=f"measured seconds of {of}", ylabel=f"predicted seconds of {of}")
     axes.set_title(f"{title}\n{legend}", fontsize=10)
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure
@@ -81,9 +71,7 @@ def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]
         drawn = axis.contourf(steps, steps, losses, levels=levels, cmap="viridis")
         axis.contour(steps, steps, losses, levels=levels[::3], colors="white", linewidths=0.5)
         axis.plot(0, 0, marker="x", color="white")
-        axis.set_title(title)
-        axis.set_xlabel(f"along v₁ (λ = {values[0]:.3g})")
-        axis.set_ylabel(f"along v₂ (λ = {values[1]:.3g})")
-        axis.set_aspect("equal")
+        labels = {"xlabel": f"along v₁ (λ = {values[0]:.3g})", "ylabel": f"along v₂ (λ = {values[1]:.3g})"}
+        axis.set(title=title, aspect="equal", **labels)
     figure.colorbar(drawn, ax=list(axes), label="cross-entropy")
     return figure

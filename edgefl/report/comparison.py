@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from edgefl.record.figures import QUANTITIES, Quantity, figure, nested
 from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
-from edgefl.report.glance import answers, attack, glance, measures, seconds_at, standings, targets, verdict
+from edgefl.report.glance import answers, attack, ends, glance, measures, seconds_at, standings, targets, verdict
 from edgefl.report.notices import notices
 from edgefl.report.paired import (
     FEWEST_SEEDS,
@@ -28,14 +29,13 @@ from edgefl.report.rows import (
     described,
     differing_values,
     dimension_of,
-    ended_by,
+    named,
     remarks,
-    run_names,
 )
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
-from edgefl.wording import counted, listed
+from edgefl.wording import counted, listed, span
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -45,27 +45,21 @@ def comparison(*runs: RunResult, detailed: bool = False) -> Table:
     """One or several runs at a glance or in detail; CSV and JSON contain every figure of the summaries."""
     rows = comparison_rows(*runs)
     shown = details(*runs) if detailed else glance(runs[0]) if len(runs) == 1 else side_by_side(*runs)
-    columns = marked(runs[0], shown.columns) if len(runs) == 1 and runs[0].trained else shown.columns
-    data = {
-        "runs": [
-            {**each, "verdict": verdict(run).split("\n"), "notices": notices(run), "differences": difference_data(run)}
-            for each, run in zip(described(runs), runs, strict=True)
-        ],
-        "rows": [_data(row) for row in rows],
-        "notes": remarks(rows),
-    }
-    return Table(columns, shown.notes, shown.title, data, shown.more, _everything(rows))
+    columns = marked(runs[0], shown.columns) if len(runs) == 1 else shown.columns
+    described_runs = [
+        {**each, "verdict": verdict(run).split("\n"), "notices": notices(run), "differences": difference_data(run)}
+        for each, run in zip(described(runs), runs, strict=True)
+    ]
+    data = {"runs": described_runs, "rows": [_data(row) for row in rows], "notes": remarks(rows)}
+    return replace(shown, columns=columns, data=data, files=_everything(rows))
 
 
 def marked(run: RunResult, columns: Sequence[Column]) -> list[Column]:
     """The columns of a run with the best figures, and those not decided against them, marked; none if all are."""
-    found = {
-        head: each.leaders for head, each in standings(run).items() if each and len(each.leaders) < len(each.means)
-    }
+    found = {head: each.leaders for head, each in standings(run).items() if each and set(each.means) - {*each.leaders}}
+    labels = columns[0].cells if columns else ()
     return [
-        each._replace(best=frozenset(row for row, label in enumerate(columns[0].cells) if label in found[each.head]))
-        if each.head in found
-        else each
+        each._replace(best=frozenset(row for row, label in enumerate(labels) if label in found.get(each.head, ())))
         for each in columns
     ]
 
@@ -79,14 +73,13 @@ def details(*runs: RunResult) -> Table:
         for of_whole_run in (False, True)
     )
     place = sum(not figure.whole and _is_shown(figure, rows) for figure in OUTCOME)
-    everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], _ended(rows)]
+    everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], ends(rows)]
     notes = [line for run in runs for line in (*attack(run), *measured_sentences(run), *expected_error(run))]
     more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
-    several = len(runs) > 1
-    for name, run in zip(run_names(runs), runs, strict=True):
-        more += [_differences(run, what, found, f"{name}: " if several else "") for what, found in _questions(run)]
-    notes += by_run({name: [*answers(run), *notices(run)] for name, run in zip(run_names(runs), runs, strict=True)})
-    return Table(everything, [*notes, *remarks(rows), *_RULES], (), None, more)
+    for name, run in named(runs).items():
+        more += [_differences(run, what, found, f"{name}: " * (len(runs) > 1)) for what, found in _questions(run)]
+    notes += by_run({name: [*answers(run), *notices(run)] for name, run in named(runs).items()})
+    return Table(everything, [*notes, *remarks(rows), *_RULES], more=more)
 
 
 _RULES = (
@@ -102,12 +95,10 @@ _RULES = (
 
 def _questions(run: RunResult) -> list[tuple[str, Comparison]]:
     """What is compared: the metric, each budget of a run that continued beyond it, and each target."""
-    goals = sorted({target.value for found in run.results.values() for each in found for target in each.targets})
     found: list[tuple[str, Comparison | None]] = [(run.metric.word, compare_metric(run))]
-    if run.scenario.get("stop") == "rounds":
-        budgets = dict.fromkeys((b.kind, b.limit) for each in run.results.values() for one in each for b in one.budgets)
-        found += [(f"{run.metric.word} within {limit(b[1], b[0])} alone", _within(run, *b)) for b in budgets]
-    found += [(f"seconds to {limit(goal, run.metric.dimension)}", compare_target(run, goal)) for goal in goals]
+    if run.option("stop") == "rounds":
+        found += [(f"{run.metric.word} within {limit(b[1], b[0])} alone", _within(run, *b)) for b in run.budgets]
+    found += [(f"seconds to {limit(goal, run.metric.dimension)}", compare_target(run, goal)) for goal in run.goals]
     return [(what, each) for what, each in found if each is not None and each.differences]
 
 
@@ -118,7 +109,7 @@ def _within(run: RunResult, kind: str, amount: float) -> Comparison | None:
         same = [each for each in result.budgets if (each.kind, each.limit) == (kind, amount)]
         if not same or result.trained_nothing:
             return None
-        unspent = same[0].metric is None and figure(result, kind) <= amount
+        unspent = same[0].metric is None and figure(result, QUANTITIES[kind]) <= amount
         return result.metric.final if unspent else same[0].metric
 
     found = figures_by_seed(run, metric_of, whole=True)
@@ -154,10 +145,10 @@ def side_by_side(*runs: RunResult) -> Table:
     if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels) and set(runs[0].seeds) & set(runs[1].seeds):
         return changes(*runs)
     rows = comparison_rows(*runs)
-    lines = by_run({name: answers(run)[:1] for name, run in zip(run_names(runs), runs, strict=True)})
+    lines = by_run({name: answers(run)[:1] for name, run in named(runs).items()})
     if len({frozenset(run.seeds) for run in runs}) > 1:
         lines.append("The runs have different seeds, and their figures differ also by these.")
-    return Table([*_names(rows), *measures(rows), _ended(rows)], [*lines, *remarks(rows)])
+    return Table([*_names(rows), *measures(rows), ends(rows)], [*lines, *remarks(rows)])
 
 
 def changes(one: RunResult, other: RunResult) -> Table:
@@ -167,9 +158,9 @@ def changes(one: RunResult, other: RunResult) -> Table:
     """
     seeds = [{label: {s.seed for s in of if s.rounds} for label, of in run.moments.items()} for run in (one, other)]
     common = {label: found & seeds[1].get(label, set()) for label, found in seeds[0].items()}
-    every, counts = len({*one.seeds, *other.seeds}), {len(both) for both in common.values() if both}
-    rows, names = comparison_rows(one.of_seeds(common), other.of_seeds(common)), run_names([one, other])
-    before, after = ({row.label: row for row in rows if row.run == name} for name in names)
+    every, counts = len({*one.seeds, *other.seeds}), {len(found) for found in common.values() if found}
+    rows, both = comparison_rows(one.of_seeds(common), other.of_seeds(common)), named([one, other])
+    before, after = ({row.label: row for row in rows if row.run == name} for name in both)
     labels = [label for label in before if label in after]
     pairs = measures([side[label] for side in (before, after) for label in labels])
     pairs_of = differing_values([one, other]).items()
@@ -179,12 +170,10 @@ def changes(one: RunResult, other: RunResult) -> Table:
     if apart := [label for label in labels if not common[label]]:
         alone.append(f"{listed(apart)}: the runs have no common seed with a completed round, so no change is given.")
     if counts and min(counts) < every:
-        shown = "–".join(map(str, sorted({min(counts), max(counts)})))
-        alone.append(
-            f"Figures are of {shown} of {every} seeds, with a round within all limits in both; answers of all."
-        )
-    lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
-    title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
+        how_many = f"{span(counts)} of {every} seeds"
+        alone.append(f"Figures are of {how_many}, with a round within all limits in both; answers of all.")
+    lines = by_run({name: answers(run)[:1] for name, run in both.items()})
+    title = [" → ".join(both), *([f"Changed: {'; '.join(changed)}"] if changed else [])]
     known = [bool(common[label]) for label in labels]
     columns = [words("method", labels), *(Column(each.head, _changed(each, known)) for each in pairs)]
     return Table(columns, [*alone, *lines], title)
@@ -194,30 +183,25 @@ def _changed(column: Column, known: Sequence[bool]) -> list[str]:
     """A column's first half next to its second one: ``3.19 → 1.62 s (−49 %)``; a share has its change in points."""
     values = [seconds_at(each) if isinstance(each, TimeToTarget) else each for each in column.values]
     cells = []
-    for one, other, both in zip(values[: len(known)], values[len(known) :], known, strict=True):
-        unit = unit_for([each.mean for each in (one, other) if isinstance(each, Estimate)], column.dimension)
-        alike = isinstance(one, Estimate) and isinstance(other, Estimate)  # else each has its own unit
+    for pair, both in zip(zip(values[: len(known)], values[len(known) :], strict=True), known, strict=True):
+        means = [each.mean for each in pair if isinstance(each, Estimate)]
+        unit, alike = unit_for(means, column.dimension), len(means) == 2  # else each has its own unit
         first, second = (
             unit.number(each.mean) + f" {unit.symbol}" * (not alike) if isinstance(each, Estimate) else each or MISSING
-            for each in (one, other)
+            for each in pair
         )
         change = ""
-        if both and isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
-            gap = 100 * (other.mean - one.mean) / (1 if column.dimension == "fraction" else one.mean)
-            change = f" ({gap:+.1f})" if column.dimension == "fraction" else f" ({gap:+.0f} %)"
-        pair = first if first == second else f"{first} → {second}"
-        cells.append(f"{pair} {unit.symbol * alike}{change if first != second else ''}".strip().replace("-", "−"))
+        if both and alike and means[0] and first != second:
+            gap, share = 100 * (means[1] - means[0]), column.dimension == "fraction"
+            change = f" ({gap:+.1f})" if share else f" ({gap / means[0]:+.0f} %)"
+        shown = first if first == second else f"{first} → {second}"
+        cells.append(f"{shown} {unit.symbol * alike}{change}".strip().replace("-", "−"))
     return cells
 
 
 def _names(rows: Sequence[Row]) -> list[Column]:
-    """The columns that name the rows."""
     several = len({row.run for row in rows}) > 1
     return [words("run", [row.run for row in rows])] * several + [words("method", [row.label for row in rows])]
-
-
-def _ended(rows: Sequence[Row]) -> Column:
-    return words("ended by", [ended_by(row) for row in rows])
 
 
 def _is_shown(quantity: Quantity, rows: Sequence[Row]) -> bool:

@@ -1,20 +1,13 @@
 """The metric over time, bytes, FLOPs, joules or rounds: each seed's points, and the mean over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgefl.record.figures import Floats, Totals, spent_by_round
 from edgefl.record.metric import Metric
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from edgefl.report.run_result import RunResult
+from edgefl.report.run_result import RunResult
 
 
 class Curve(NamedTuple):
@@ -30,7 +23,7 @@ class Curve(NamedTuple):
 
     def spent_to(self, goal: float, kind: str, metric: Metric) -> float | None:
         """The amount spent up to the first evaluation that is as good as a goal."""
-        reached = np.flatnonzero(as_good(self.values, goal, metric))
+        reached = np.flatnonzero(metric.reaches(self.values, goal))
         return float(self.spent[kind][reached[0]]) if len(reached) else None
 
 
@@ -43,39 +36,18 @@ class MeanCurve(NamedTuple):
     high: Floats
 
 
-def metric_of(run: RunResult) -> str:
-    """The column to which the scenario's targets refer: ``metric`` or ``metric_ema``."""
-    return "metric_ema" if run.smoothed else "metric"
-
-
-def as_good(values: Floats, goal: float, metric: Metric) -> NDArray[np.bool_]:
-    """Where values of a metric are as good as a goal; NaN never is."""
-    return values >= goal if metric.better == "higher" else values <= goal
-
-
-def column(table: pa.Table, name: str) -> Floats:
-    """A column of ``rounds.parquet``; NaN where it has no value."""
-    return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def columns(table: pa.Table) -> dict[str, Floats]:
-    """All columns of ``rounds.parquet``."""
-    return {name: column(table, name) for name in table.column_names}
-
-
 def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
     """The evaluations of one method and seed, by this column of ``rounds.parquet``."""
-    table = run.rounds_of(label, seed)
-    values = column(table, metric)
-    evaluated = np.isfinite(values)
-    spent = spent_by_round(columns(table))
-    return Curve(Totals({kind: amounts[evaluated] for kind, amounts in spent.items()}), values[evaluated])
+    columns = run.columns_of(label, seed)
+    evaluated = np.isfinite(columns[metric])
+    spent = {kind: amounts[evaluated] for kind, amounts in spent_by_round(columns).items()}
+    return Curve(Totals(spent), columns[metric][evaluated])
 
 
-def curves_of(run: RunResult, label: str, factor: float = 1.0) -> list[Curve]:
-    """The evaluations of a method's seeds, times a factor; seeds without any are omitted."""
-    found = [curve_of(run, label, each.seed, metric_of(run)) for each in run.results[label]]
-    return [curve._replace(values=factor * curve.values) for curve in found if len(curve.values)]
+def curves_of(run: RunResult, label: str) -> list[Curve]:
+    """The evaluations of a method's seeds; seeds without any are omitted."""
+    found = [curve_of(run, label, each.seed, run.aim) for each in run.results[label]]
+    return [curve for curve in found if len(curve.values)]
 
 
 def mean_curve(found: Sequence[Curve], kind: str, points: int = 200) -> MeanCurve:

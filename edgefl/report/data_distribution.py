@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.report.figure_file import new_figure
+from edgefl.report.figure_file import new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,9 +97,7 @@ def _draw_bars(
     ax.set_ylabel("training samples")
     ax.set_xlim(-0.8, len(heights) - 0.2)
     ax.margins(y=0.02)
-    ax.grid(axis="y", color="0.92", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    plain(ax, "y", ("top", "right", "bottom"))
     ax.tick_params(axis="x", length=0)
     if shares is not None:
         _draw_key(ax, colours, what, names)
@@ -142,6 +140,4 @@ def _draw_histogram(ax: Axes, values: _Floats, name: str, limits: tuple[float, f
     ax.set_xlabel(name, fontsize=9)
     ax.set_ylabel("clients", fontsize=9)
     ax.tick_params(labelsize=8)
-    ax.grid(axis="y", color="0.92", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    plain(ax, "y")

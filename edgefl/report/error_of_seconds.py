@@ -1,21 +1,17 @@
 """How a run's seconds came about, and what they are worth: measured in an emulation, or by the evidence of profiles."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import exp, hypot, log, log1p
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgefl.fleet.profile import UNKNOWN, error_words
-from edgefl.report.curves import column
-from edgefl.wording import listed
-
-if TYPE_CHECKING:
-    from edgefl.record.summary import SeedResult
-    from edgefl.report.run_result import RunResult
+from edgefl.record.figures import at
+from edgefl.record.summary import SeedResult
+from edgefl.report.run_result import RunResult
+from edgefl.wording import grouped, listed
 
 
 def measured_sentences(run: RunResult) -> list[str]:
@@ -47,17 +43,12 @@ busy core are known."""
 
 def expected_error(run: RunResult) -> list[str]:
     """How far computed seconds and joules may be from real ones, by the evidence of the fleet's profiles."""
-    errors: dict[str, list[str]] = {}
+    errors = []
     for profile, _, error in _profiles(run):
-        if error == 0.0:  # declared
-            continue
         words = UNKNOWN if error is None else error_words(error)
-        if (profile.get("compute") or {}).get("measured_steps"):
-            words += " where no measured step serves"
-        names = errors.setdefault(words, [])
-        if (name := str(profile.get("name"))) not in names:
-            names.append(name)
-    each = [f"{words} ({', '.join(names)})" for words, names in errors.items()]
+        words += " where no measured step serves" * bool(at(profile, "compute.measured_steps"))
+        errors += [(words, str(profile.get("name")))] * (error != 0.0)  # else it is declared
+    each = [f"{words} ({', '.join(dict.fromkeys(names))})" for words, names in grouped(errors).items()]
     return [*error_interval(run), *([f"Seconds of training are known to {listed(each)}."] if each else [])]
 
 
@@ -76,8 +67,7 @@ def error_interval(run: RunResult) -> list[str]:
     slower = watts = 0.0
     for profile, weight, error in profiles:
         slower += weight / total * (log(FACTOR) if error is None else SPREAD * log1p(error))
-        known = (profile.get("power") or {}).get("one_core") is not None
-        watts += weight / total * log(ONE_CORE_WATTS if known else WATTS)
+        watts += weight / total * log(WATTS if at(profile, "power.one_core") is None else ONE_CORE_WATTS)
     seconds, training = (
         [1 + fmean(each) * (exp(sign * slower) - 1) for sign in (-1, 1)] for each in (parts_of_seconds, parts_of_joules)
     )
@@ -85,7 +75,7 @@ def error_interval(run: RunResult) -> list[str]:
     (low, high), (least, most) = ([f"{each:#.2g}".rstrip(".") for each in pair] for pair in (seconds, joules))
     time = f"Real seconds: {low} to {high} times these"
     if max(abs(log(each)) for each in seconds) < 0.05:
-        framework, cut = any((run.scenario.get("round_overhead") or {}).values()), parts_of_seconds != parts_of_joules
+        framework, cut = any((run.option("round_overhead") or {}).values()), parts_of_seconds != parts_of_joules
         causes = {"the links": True, "declared training": not slower, "the framework": framework, "deadlines": cut}
         time = f"Seconds are those of {listed([name for name, there in causes.items() if there])}"
     return [f"{time}, real joules: {least} to {most} times (profiles' evidence, 95 %)."]
@@ -93,29 +83,19 @@ def error_interval(run: RunResult) -> list[str]:
 
 def _trained(run: RunResult, label: str, moment: SeedResult) -> list[float]:
     """The parts of a seed's seconds in which closing clients train: in all rounds, and without those of deadlines."""
-    rounds = run.rounds_of(label, moment.seed).slice(0, moment.rounds)
-    cut = np.diff(column(rounds, "seconds"), prepend=0.0)[column(rounds, "critical_client") < 0].sum()
+    rounds = run.columns_of(label, moment.seed)
+    lasted, by_deadline = np.diff(rounds["seconds"], prepend=0.0), rounds["critical_client"] < 0
+    cut = lasted[: moment.rounds][by_deadline[: moment.rounds]].sum()
     training = moment.seconds - moment.communication.exposed_seconds
     return [min(1.0, max(0.0, float(each) / moment.seconds)) for each in (training, training - cut)]
 
 
 def _profiles(run: RunResult) -> list[tuple[dict[str, Any], float, float | None]]:
     """The profiles of a run that is computed, the share or number of their clients, and the error of their seconds."""
-    fleet, cost = run.scenario.get("fleet"), run.scenario.get("cost") or {}
-    groups = [each for each in fleet if isinstance(each, dict)] if isinstance(fleet, list) else []
-    if measured_sentences(run):
-        return []
+    given = run.option("cost.kind") == "seconds"
     return [
         (profile, len(each.get("clients") or ()) or each.get("count") or each.get("share") or 0.0, error)
-        for each in groups
-        if isinstance(profile := each.get("profile"), dict)
-        for error in [0.0 if cost.get("kind") == "seconds" else _error(profile)]
+        for each in run.fleet
+        if isinstance(profile := each.get("profile"), dict) and not measured_sentences(run)
+        for error in [0.0 if given else at(profile, "provenance.evidence.compute.error")]
     ]
-
-
-def _error(profile: dict[str, Any]) -> float | None:
-    """The held-out error of a profile's step seconds; ``None`` if it is not known."""
-    error: Any = profile
-    for key in ("provenance", "evidence", "compute", "error"):
-        error = error.get(key) if isinstance(error, dict) else None
-    return error if isinstance(error, int | float) else None

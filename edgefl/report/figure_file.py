@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from edgefl.errors import UserError
 from edgefl.record.paths import output_file, output_path
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -26,6 +28,13 @@ def new_figure(**options: Any) -> Figure:
             return drawn(self, "png")
 
     return Picture(**options)
+
+
+def plain(axes: Axes, lines: Literal["both", "x", "y"] = "both", without: Sequence[str] = ("top", "right")) -> None:
+    """Draw pale grid lines below everything else, and no frame on these sides."""
+    axes.grid(axis=lines, color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[[*without]].set_visible(False)
 
 
 def draw(figure: Figure, file: BinaryIO, form: str) -> None:
@@ -53,9 +62,8 @@ def figure_path(name: str | PathLike[str]) -> Path:
 
     known, form = FigureCanvasBase.get_supported_filetypes(), _form(path)
     if form not in known:
-        raise UserError(
-            f"cannot be written: expected one of the formats {', '.join(sorted(known))}, found '{form}'", file=str(path)
-        )
+        message = f"cannot be written: expected one of the formats {', '.join(sorted(known))}, found '{form}'"
+        raise UserError(message, file=str(path))
     return path
 
 

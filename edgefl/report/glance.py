@@ -1,91 +1,74 @@
 """The end of a run at a glance: the answer, a row for each method, who is first to each target, and what to do next."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
+from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
-from edgefl.report.paired import (
-    FEWEST_SEEDS,
-    BySeed,
-    Comparison,
-    compare_metric,
-    compare_target,
-    compared,
-    figures_by_seed,
-)
+from edgefl.report.paired import FEWEST_SEEDS, Comparison, compare_metric, compare_target, compared, figures_by_seed
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
-from edgefl.wording import counted, escape, grouped, listed
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
+from edgefl.wording import counted, escape, grouped, listed, span
 
 
 def glance(run: RunResult) -> Table:
     """The end of a run."""
-    rows = ranked(run)
+    rows, title = ranked(run), [headline(run), ""]
     if none_completed_a_round(rows):
-        return Table(
-            [], remarks(rows), [headline(run), "", "No method completed a round: there is nothing to compare."]
-        )
+        return Table([], remarks(rows), [*title, _NOTHING])
     lines = answers(run)
-    table = Table([words("method", [row.label for row in rows]), *columns(run, rows)])
-    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *notices(run), *doubts(run)]
-    return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
+    doubts = measured_sentences(run)[1:]
+    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *notices(run), *doubts]
+    return Table([words("method", [row.label for row in rows]), *columns(run, rows)], notes, [*title, lines[0]])
 
 
 def verdict(run: RunResult) -> str:
     """The answers of a run, one sentence a line."""
     rows = comparison_rows(run)
-    if none_completed_a_round(rows):
-        return "\n".join(map(escape, ["No method completed a round: there is nothing to compare.", *remarks(rows)]))
-    return "\n".join(map(escape, answers(run)))
+    return "\n".join(map(escape, [_NOTHING, *remarks(rows)] if none_completed_a_round(rows) else answers(run)))
+
+
+_NOTHING = "No method completed a round: there is nothing to compare."
 
 
 def ranked(run: RunResult) -> list[Row]:
     """The rows of a run, best method first; those without a figure are last."""
     rows = {row.label: row for row in comparison_rows(run)}
     standing = compare_metric(run) if run.trained else _per_round(run)["seconds"]
-    order = list(standing.means) if standing else []
-    return [rows[label] for label in [*order, *(label for label in rows if label not in order)]]
+    return [rows[label] for label in dict.fromkeys([*(standing.means if standing else ()), *rows])]
 
 
 def columns(run: RunResult, rows: Sequence[Row]) -> list[Column]:
     """What a run's rows show next to the methods' names."""
-    ends = words("ended by", [ended_by(row) for row in rows], "stop")
     if not run.trained:
-        each = [
-            figures(
-                f"{COSTS[kind]} a round", [standing.means.get(row.label) if standing else None for row in rows], kind
-            )
-            for kind, standing in _per_round(run).items()
-        ]
+        means = {kind: standing.means if standing else {} for kind, standing in _per_round(run).items()}
+        each = [figures(f"{COSTS[kind]} a round", [of.get(e.label) for e in rows], kind) for kind, of in means.items()]
         rounds = figures("rounds", [row["rounds"] for row in rows], "count", "rounds")
-        return [*each, rounds, *costs(rows), ends]
+        return [*each, rounds, *costs(rows), ends(rows)]
     standing = compare_metric(run)
     behind = [] if standing is None or len(standing.means) < 2 else [behind_best(run, standing, rows)]
-    return [metric_of(rows), *behind, *targets(rows), *costs(rows), ends]
+    return [*measures(rows, behind), ends(rows)]
 
 
-def measures(rows: Sequence[Row]) -> list[Column]:
-    """The few figures of several runs."""
-    return [*([metric_of(rows)] if any(row.final for row in rows) else []), *targets(rows), *costs(rows)]
+def ends(rows: Sequence[Row]) -> Column:
+    """What ended the runs of each row."""
+    return words("ended by", [ended_by(row) for row in rows], "stop")
 
 
-def metric_of(rows: Sequence[Row]) -> Column:
-    """The metric by which methods are compared."""
-    metric = rows[0].metric
-    return figures(metric.word, [row.final for row in rows], metric.dimension, "metric")
+def measures(rows: Sequence[Row], behind: Sequence[Column] | None = None) -> list[Column]:
+    """The metric that is compared, the targets and the costs; of several runs no metric if none has one."""
+    metric, finals = rows[0].metric, [row.final for row in rows]
+    shown = [figures(metric.word, finals, metric.dimension, "metric")] if behind is not None or any(finals) else []
+    return [*shown, *(behind or ()), *targets(rows), *costs(rows)]
 
 
 def costs(rows: Sequence[Row]) -> list[Column]:
@@ -97,19 +80,17 @@ def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Co
     """How far each method is behind the best one, in points or in the metric's unit, with the interval that decides."""
     found = {each.label: each.interval for each in standing.differences}
     unit = unit_for([each.mean for each in found.values()], run.metric.dimension)
-    cells = []
-    for row in rows:
-        each = found.get(row.label)
+
+    def cell(label: str) -> str:
+        each = found.get(label)
         if each is None:
-            cells.append("baseline" if row.label in run.baselines else "")
-        elif each.half_width is None:
-            cells.append(unit.number(abs(each.mean)))
-        elif math.isfinite(each.half_width):
-            mean = abs(each.mean)
-            cells.append(f"{unit.number(mean)} ± {unit.interval(each.half_width, mean)}")
-        else:
-            cells.append(MISSING)
-    return Column("behind", cells)
+            return "baseline" * (label in run.baselines)
+        mean, half = abs(each.mean), each.half_width
+        if half is None:
+            return unit.number(mean)
+        return f"{unit.number(mean)} ± {unit.interval(half, mean)}" if math.isfinite(half) else MISSING
+
+    return Column("behind", [cell(row.label) for row in rows])
 
 
 def targets(rows: Sequence[Row], *, spread: bool = False) -> list[Column]:
@@ -136,21 +117,18 @@ def _goal(value: float, row: Row) -> str:
 
 def headline(run: RunResult) -> str:
     """The scenario in one line: its name, data, clients, links and seeds, and where its seconds come from."""
-    scenario: Mapping[str, Any] = run.scenario
-    data, training = scenario.get("data") or {}, scenario.get("training") or {}
-    links = (scenario.get("network") or {}).get("links") or {}
-    clients = f"{data['clients']} clients" if data.get("clients") else ""
-    cohort = f", {training['cohort']} a round" if clients and training.get("cohort") else ""
+    clients, cohort = run.option("data.clients"), run.option("training.cohort")
+    who = f"{clients} clients{f', {cohort} a round' if cohort else ''}" if clients else ""
     where = "measured time" if measured_sentences(run) else "virtual time"
-    parts = [run.name, str(data.get("name") or ""), clients + cohort, *attack(run), ", ".join(map(str, links))]
+    parts = [run.name, run.option("data.name"), who, *attack(run), ", ".join(run.option("network.links") or ())]
     parts += [counted(len(run.seeds), "seed"), where if run.trained else f"{where}, nothing trained"]
     return " · ".join(filter(None, parts))
 
 
 def attack(run: RunResult) -> list[str]:
     """How many clients attack, and how, if there are any."""
-    clients = (run.scenario.get("data") or {}).get("clients")
-    attacks = [each["malicious"] for each in run.scenario.get("failures") or () if "malicious" in each]
+    clients = run.option("data.clients")
+    attacks = [each["malicious"] for each in run.option("failures") or () if "malicious" in each]
     how = [each["kind"] + f", scale {each['scale']:g}" * (each["kind"] != "label_flip") for each in attacks]
     counts = [round(each["share"] * clients) for each in attacks]
     return [f"{count} of {clients} clients attack ({each})" for count, each in zip(counts, how, strict=True)]
@@ -161,10 +139,7 @@ def limits_of(run: RunResult) -> list[str]:
     both = [pair for label in run.compared for pair in zip(run.results[label], run.moments[label], strict=True)]
     if not any(whole.ended_by_budget or whole.rounds > moment.rounds for whole, moment in both):
         return []
-    found = dict.fromkeys(
-        (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
-    )
-    return [limit(amount, kind) + QUANTITIES[kind].each for kind, amount in found]
+    return [limit(amount, kind) + QUANTITIES[kind].each for kind, amount in run.budgets]
 
 
 def meaning(run: RunResult) -> str:
@@ -180,11 +155,6 @@ def meaning(run: RunResult) -> str:
     return f"{text}."
 
 
-def doubts(run: RunResult) -> list[str]:
-    """Why the seconds of an emulation are doubtful."""
-    return measured_sentences(run)[1:]
-
-
 def answers(run: RunResult) -> list[str]:
     """The best method, and the first method at each target; without training the cheapest method of a round."""
     only = f"only the baseline {listed(run.baselines)} ran" if run.baselines == run.labels else ""
@@ -195,8 +165,8 @@ def answers(run: RunResult) -> list[str]:
             if standing is not None
         ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
     limits, rounds = limits_of(run), {each.rounds for label in run.compared for each in run.moments[label]}
-    ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
-    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
+    after = "1 round" if rounds == {1} else f"{span(rounds)} rounds"
+    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {after}:"
     standing = compare_metric(run)
     missing = [e for e in run.labels if e not in run.baselines and (standing is None or e not in standing.means)]
     some = _partly(run, missing)
@@ -240,8 +210,7 @@ def _never_trained(run: RunResult, label: str) -> str:
     for each in run.moments[label]:
         events = read_events(run.of(label, each.seed).events, ["compute_end", "compute_partial"])
         left.add(clients - len({event.client for event in events if event.round <= each.rounds}))
-    shown = "–".join(map(str, sorted({min(left), max(left)})))
-    return f"; {shown} of {clients} clients never trained" * any(left)
+    return f"; {span(left)} of {clients} clients never trained" * any(left)
 
 
 def _standing(standing: Comparison, dimension: str) -> str:
@@ -266,7 +235,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
-    """Who is first to a target."""
     start = f"First to {_goal(goal, rows[0])}:"
     standing, compared = compare_target(run, goal), [row for row in rows if row.label in run.compared]
     if standing is None:
@@ -292,12 +260,12 @@ def _early(rows: Sequence[Row], goal: float, standing: Comparison) -> list[str]:
 def _per_round(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by their costs of a round; those with a seed without a round, or refused, are left out."""
 
-    def costs(kind: Any) -> dict[str, BySeed]:
-        return figures_by_seed(
-            run, lambda e: figure(e, kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
-        )
+    def cost(kind: str, of: SeedResult) -> float | None:
+        counts = of.rounds and not (of.refused and of.trained_nothing)
+        return figure(of, QUANTITIES[kind]) / of.rounds if counts else None
 
-    return {kind: compared(found, highest=False) if (found := costs(kind)) else None for kind in COSTS}
+    found = {kind: figures_by_seed(run, partial(cost, kind)) for kind in COSTS}
+    return {kind: compared(each, highest=False) if each else None for kind, each in found.items()}
 
 
 def decide(run: RunResult) -> tuple[int, str] | None:
@@ -306,8 +274,6 @@ def decide(run: RunResult) -> tuple[int, str] | None:
     The differences and their spread are assumed to stay as they are; ``None``: nothing is open, or no number of seeds
     that is reasonable decides it.
     """
-    if not run.trained:
-        return None
     for head, standing in standings(run).items():
         open_ones = [each.more_seeds for each in standing.undecided] if standing else []
         if open_ones and None not in open_ones:
@@ -318,6 +284,8 @@ def decide(run: RunResult) -> tuple[int, str] | None:
 
 def standings(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by the metric and by each target, under the headings of these columns."""
+    if not run.trained:
+        return {}
     rows = comparison_rows(run)
     found = {f"{_goal(goal, rows[0])} at": compare_target(run, goal) for goal in goals(rows)}
     return {run.metric.word: compare_metric(run), **found}
@@ -326,11 +294,8 @@ def standings(run: RunResult) -> dict[str, Comparison | None]:
 def seconds_of_a_seed(run: RunResult) -> float | None:
     """Real seconds of one more seed of all methods: the median time between the files of two runs, for each method."""
     try:
-        written = sorted(
-            run.paths.of(label, each.seed).rounds.stat().st_mtime
-            for label, results in run.results.items()
-            for each in results
-        )
+        places = [run.paths.of(label, each.seed) for label, results in run.results.items() for each in results]
+        written = sorted(place.rounds.stat().st_mtime for place in places)
     except OSError:
         return None
     gaps = [later - earlier for earlier, later in pairwise(written)]

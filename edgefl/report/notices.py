@@ -1,10 +1,6 @@
 """What the table of a run does not show: devices that ran empty, clients that never came, rounds without a gain."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +9,8 @@ from edgefl.record.metric import Metric
 from edgefl.record.summary import Absent
 from edgefl.report.curves import curves_of
 from edgefl.report.quantities import quantity
-from edgefl.wording import counted
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
+from edgefl.report.run_result import RunResult
+from edgefl.wording import counted, span
 
 GAIN = 0.005
 """What counts as a gain: half a point of a share, half a percent of another metric."""
@@ -45,7 +39,7 @@ def _batteries(run: RunResult) -> str:
     for device in dict.fromkeys(device for device, use, _ in uses if use.empty):
         own = [(use, who) for of, use, who in uses if of == device]
         first, who = min(own, key=lambda each: math.inf if each[0].seconds is None else each[0].seconds)
-        counts = f"{_range(use.empty for use, _ in own)} of {first.clients} {device}"
+        counts = f"{span([use.empty for use, _ in own])} of {first.clients} {device}"
         texts.append(f"{counts} ran empty, first after {quantity(first.seconds or 0.0, 'seconds')} ({who})")
     if texts or not uses:
         return "; ".join(texts)
@@ -54,18 +48,17 @@ def _batteries(run: RunResult) -> str:
 
 
 def _absent(run: RunResult) -> str:
-    """The clients that never took part, and why."""
     found = [each.absent or Absent(away=0, unselected=0) for label in run.compared for each in run.results[label]]
     reasons = {
         "never available when clients were selected": [each.away for each in found],
         "never selected": [each.unselected for each in found],
     }
-    known = {why: _range(counts) for why, counts in reasons.items() if any(counts)}
-    clients = (run.scenario.get("data") or {}).get("clients")
+    known = {why: span(counts) for why, counts in reasons.items() if any(counts)}
+    clients = run.option("data.clients")
     if not known or not clients:
         return ""
     why = ", ".join(f"{count} {why}" if len(known) > 1 else why for why, count in known.items())
-    never = _range(each.away + each.unselected for each in found)
+    never = span([each.away + each.unselected for each in found])
     return f"{never} of {counted(clients, 'client')} never took part ({why})"
 
 
@@ -101,9 +94,3 @@ def last_gain(values: Floats, metric: Metric) -> int:
     best_later = np.maximum.accumulate((sign * values)[::-1])[::-1]  # at or after each evaluation
     gain = GAIN if metric.share else GAIN * np.abs(values)
     return int(np.argmax(best_later - sign * values <= gain))
-
-
-def _range(counts: Iterable[int]) -> str:
-    """The least and the largest count; one number if all are equal."""
-    found = sorted(set(counts))
-    return "–".join(map(str, dict.fromkeys((found[0], found[-1]))))

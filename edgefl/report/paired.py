@@ -20,19 +20,15 @@ five equally good methods one is separated wrongly in about 8 % of runs. In simu
 was named the only winner in 0.2 % at most; of two equal methods, one is named in about 5 %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from edgefl.record.summary import SeedResult
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import CONFIDENCE, MOST_SEEDS, Estimate, mean_interval, seeds_needed
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
 
 BySeed = Mapping[int, float]
 """A method's figure for each seed."""

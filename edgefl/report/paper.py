@@ -4,12 +4,12 @@ FedMLB (Kim et al. 2022, Tables 1 to 4) reports the exponential moving average o
 and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not reach a target.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.report.curves import Curve, curve_of
-from edgefl.report.paired import BySeed, compared
+from edgefl.report.paired import compared
 from edgefl.report.quantities import limit
 from edgefl.report.rows import Row, comparison_rows, described, remarks
 from edgefl.report.run_result import RunResult
@@ -27,19 +27,14 @@ class PaperRow(NamedTuple):
     ended: int  # the number of rounds of the shortest seed
     curves: dict[int, Curve]  # each seed's smoothed accuracy
 
-    def accuracies(self, round: int) -> BySeed | None:
-        """Each seed's smoothed accuracy at a round; ``None`` if a seed ended earlier."""
-        return _complete({seed: curve.at_round(round) for seed, curve in self.curves.items() if self.at[round]})
+    def accuracies(self, round: int) -> dict[int, float | None]:
+        """Each seed's smoothed accuracy at a round; none if a seed ended earlier."""
+        return {seed: curve.at_round(round) for seed, curve in self.curves.items() if self.at[round]}
 
-    def rounds_to(self, target: float) -> BySeed | None:
-        """The rounds that each seed needed for a target; ``None`` if a seed did not reach it."""
+    def rounds_to(self, target: float) -> dict[int, float | None]:
+        """The rounds that each seed needed for a target; none if nothing was trained."""
         curves, metric = self.curves if target in self.to else {}, self.compared.metric
-        return _complete({seed: curve.spent_to(target, "rounds", metric) for seed, curve in curves.items()})
-
-
-def _complete(found: Mapping[int, float | None]) -> BySeed | None:
-    known = {seed: value for seed, value in found.items() if value is not None}
-    return known if known and len(known) == len(found) else None
+        return {seed: curve.spent_to(target, "rounds", metric) for seed, curve in curves.items()}
 
 
 def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
@@ -74,15 +69,13 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = ()) -> list[PaperR
     if other:
         raise UserError(f"papers' tables show the accuracy, and this run has {other[0]}; remove --layout paper")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
-    planned = [int((run.scenario.get("training") or {}).get("rounds") or 0) for run in runs]  # they may end earlier
+    planned = [run.option("training.rounds") or 0 for run in runs]  # they may end earlier
     beyond = [round for round in at if round > max(longest, *planned)]
     if beyond:
         have = "the run has" if len(runs) == 1 else "the longest run has"
         raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
     rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
-    goals = sorted(
-        {target.value for run in runs for found in run.results.values() for one in found for target in one.targets}
-    )
+    goals = sorted({goal for run in runs for goal in run.goals})
     methods = [(run, label) for run in runs for label in run.labels]
     compared = comparison_rows(*runs)
     return [_row(run, label, row, rounds, goals) for (run, label), row in zip(methods, compared, strict=True)]
@@ -91,19 +84,15 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = ()) -> list[PaperR
 def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
     curves = {result.seed: curve_of(run, label, result.seed, "accuracy_ema") for result in run.results[label]}
     seeds, ended = list(curves.values()), min(result.rounds for result in run.results[label])
-    at = {
-        round: mean_or_none([curve.at_round(round) for curve in seeds]) if round <= ended else None for round in rounds
-    }
-    to = {
-        target: time_to_target([curve.spent_to(target, "rounds", run.metric) for curve in seeds])
-        for target in (targets if run.trained else ())
-    }
-    return PaperRow(row, at, to, ended, curves)
+    at = {each: mean_or_none([one.at_round(each) for one in seeds]) if each <= ended else None for each in rounds}
+    to = {goal: time_to_target([each.spent_to(goal, "rounds", run.metric) for each in seeds]) for goal in targets}
+    return PaperRow(row, at, to if run.trained else {}, ended, curves)
 
 
-def _best(found: Sequence[BySeed | None], *, highest: bool) -> frozenset[int]:
-    """The rows with the best figure and those not decided against it; empty with fewer than two figures."""
-    known = {str(number): by_seed for number, by_seed in enumerate(found) if by_seed is not None}
+def _best(found: Sequence[dict[int, float | None]], *, highest: bool) -> frozenset[int]:
+    """The rows with the best figure and those not decided against it; empty with fewer than two complete figures."""
+    every = [{seed: value for seed, value in of.items() if value is not None} for of in found]
+    known = {str(row): of for row, of in enumerate(every) if of and len(of) == len(found[row])}
     return frozenset(int(row) for row in compared(known, highest=highest).leaders) if len(known) > 1 else frozenset()
 
 
@@ -131,7 +120,6 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
 
 
 def _data(row: PaperRow) -> dict[str, object]:
-    """A row for JSON."""
     compared, missing = row.compared, {"mean": None, "half_width": None}
     return {
         "run": compared.run,

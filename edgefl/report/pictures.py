@@ -15,18 +15,16 @@ from edgefl.errors import UserError, nearest
 from edgefl.files import writing
 from edgefl.record.figures import QUANTITIES, Quantity
 from edgefl.record.metric import Metric
-from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curves_of, mean_curve
-from edgefl.report.figure_file import draw, drawn, new_figure
+from edgefl.report.figure_file import draw, drawn, new_figure, plain
 from edgefl.report.quantities import limit, unit_for
-from edgefl.report.rows import run_names
+from edgefl.report.rows import named, named_methods
+from edgefl.report.run_result import RunResult
 from edgefl.wording import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from edgefl.report.run_result import RunResult
 
 
 def axes_of(runs: Sequence[RunResult]) -> dict[str, Quantity]:
@@ -47,10 +45,9 @@ def write_pictures(run: RunResult) -> list[Path]:
     """Write ``accuracy.png`` into the run directory, unless nothing was trained; the written files."""
     if not run.trained:
         return []
-    path = run.paths.picture
-    with writing(path) as file:
+    with writing(run.paths.picture) as file:
         draw(accuracy_figure([run]), file, "png")
-    return [path]
+    return [run.paths.picture]
 
 
 def accuracy_figure(
@@ -87,9 +84,7 @@ def accuracy_figure(
         _draw_limits(ax, runs, kind, unit.scale, lowest or 0.0)
         ax.set_xlabel(f"{name}, {unit.symbol}" if unit.symbol else name)
         ax.set_xlim(left=0)
-        ax.grid(color="0.92", linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+        plain(ax)
     if lowest is None:
         axes[0].set_yscale("log")
     else:
@@ -100,7 +95,7 @@ def accuracy_figure(
     if count > 1:
         seeds = len(run.seeds)
         mean = f"mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}"
-        figure.suptitle(f"{' | '.join(run_names(runs))}: {mean}", fontsize=11)
+        figure.suptitle(f"{' | '.join(named(runs))}: {mean}", fontsize=11)
     handles, labels = axes[0].get_legend_handles_labels()
     columns = _columns(labels, 72 * figure.get_figwidth())
     figure.set_figheight(figure.get_figheight() + 0.2 * max(0, math.ceil(len(labels) / columns) - 2))
@@ -122,11 +117,10 @@ def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, l
         if method not in known:
             raise UserError(f"no method '{method}' in this run; {nearest(method, known)}", file=str(runs[0].path))
     return {
-        escape(f"{name}: {label}" if len(runs) > 1 else label).replace("$", r"\$"): curves_of(
-            run, label, _shown(run.metric)
-        )
-        for name, run in zip(run_names(runs), runs, strict=True)
-        for label in run.labels
+        escape(name).replace("$", r"\$"): [
+            curve._replace(values=_shown(run.metric) * curve.values) for curve in curves_of(run, label)
+        ]
+        for run, label, name in named_methods(runs)
         if not methods or label in methods
     }
 
@@ -136,14 +130,8 @@ def _shown(metric: Metric) -> float:
     return 100.0 if metric.share else 1.0
 
 
-def _targets(runs: Sequence[RunResult]) -> list[float]:
-    """The values of all targets, as shown."""
-    values = {target.value for result in _results(runs) for target in result.targets}
-    return sorted(_shown(runs[0].metric) * value for value in values)
-
-
-def _results(runs: Sequence[RunResult]) -> list[SeedResult]:
-    return [result for run in runs for found in run.results.values() for result in found]
+def _budgets(runs: Sequence[RunResult]) -> list[tuple[str, float]]:
+    return sorted({each for run in runs for each in run.budgets})
 
 
 def _lowest(metric: Metric, curves: Mapping[str, Sequence[Curve]]) -> float | None:
@@ -162,56 +150,37 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
         return
     curve = mean_curve(found, kind, _POINTS)
     axis = curve.axis / scale
-    colour = COLOURS[number % len(COLOURS)]
+    colour, line = COLOURS[number % len(COLOURS)], _LINES[number % len(_LINES)]
     if len(found) > 1:
         ax.fill_between(axis, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
-    ax.plot(
-        axis,
-        curve.mean,
-        color=colour,
-        linestyle=_LINES[number % len(_LINES)],
-        linewidth=1.6,
-        marker=_MARKERS[number % len(_MARKERS)],
-        markersize=5,
-        markevery=[*range(20 + 7 * (number % 4), _POINTS - 15, 45), _POINTS - 1],
-        label=label,
-    )
+    places = [*range(20 + 7 * (number % 4), _POINTS - 15, 45), _POINTS - 1]
+    marks: dict[str, Any] = {"marker": _MARKERS[number % len(_MARKERS)], "markersize": 5, "markevery": places}
+    ax.plot(axis, curve.mean, color=colour, linestyle=line, linewidth=1.6, label=label, **marks)
 
 
 def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float, lowest: float) -> None:
     """Draw targets, those below ``lowest`` only as words, and budgets of this panel's kind as vertical lines."""
     metric = runs[0].metric
     falling = metric.better == "lower"  # the curves leave the other side free
-    for number, target in enumerate(_targets(runs)):
+    for number, target in enumerate(sorted({_shown(metric) * goal for run in runs for goal in run.goals})):
         if not (below := target < lowest):
             ax.axhline(target, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
-        ax.annotate(
-            f"target {limit(target / _shown(metric), metric.dimension)}{' ↓' * below}",
-            (1.0 if falling else 0.0, max(target, lowest)),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4 if falling else 4, 2 + 11 * number * below),
-            textcoords="offset points",
-            ha="right" if falling else "left",
-            fontsize=8,
-            color="0.3",
-            bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
-            zorder=4,
-        )
+        text = f"target {limit(target / _shown(metric), metric.dimension)}{' ↓' * below}"
+        style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": "0.3", "zorder": 4}
+        style |= {"xycoords": ("axes fraction", "data"), "xytext": (-4 if falling else 4, 2 + 11 * number * below)}
+        style |= {"bbox": {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5}}
+        place = (1.0 if falling else 0.0, max(target, lowest))
+        ax.annotate(text, place, ha="right" if falling else "left", **style)
     reach = ax.dataLim.xmax * scale
-    for budget in sorted({each.limit for result in _results(runs) for each in result.budgets if each.kind == kind}):
+    for budget in [amount for of, amount in _budgets(runs) if of == kind]:
         text = f"budget {limit(budget, kind)}"
-        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
+        style = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
         if budget > 1.25 * reach:  # a line far to the right would compress the curves
             ax.annotate(f"{text} →", (1.0, 0.02), xycoords="axes fraction", xytext=(-3, 0), **style)
             continue
         ax.axvline(budget / scale, color="0.2", linestyle=":", linewidth=1.2, zorder=1)
-        place: dict[str, Any] = {
-            "xycoords": ("data", "axes fraction"),
-            "xytext": (-3, 0),
-            "rotation": 90,
-            "va": "bottom",
-        }
-        ax.annotate(text, (budget / scale, 0.02), **place, **style)
+        style |= {"xycoords": ("data", "axes fraction"), "xytext": (-3, 0), "rotation": 90, "va": "bottom"}
+        ax.annotate(text, (budget / scale, 0.02), **style)
 
 
 def _draw_exhausted(
@@ -219,12 +188,9 @@ def _draw_exhausted(
 ) -> None:
     """Draw a cross on the mean line where another budget is used up, if they are in every seed."""
     others = {each.name for each in QUANTITIES.values() if each.axis and each.limit} - {"seconds", "bytes", kind}
-    limits = sorted(
-        {(each.kind, each.limit) for result in _results(runs) for each in result.budgets if each.kind in others}
-    )
     cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2.5, "linestyle": "none"}
-    for other, amount in limits:
-        if not found or any(curve.spent[other][-1] < amount for curve in found):
+    for other, amount in _budgets(runs):
+        if other not in others or not found or any(curve.spent[other][-1] < amount for curve in found):
             continue
         drawn = mean_curve(found, kind, _POINTS)
         where = min(
@@ -253,23 +219,18 @@ def drawings(runs: Sequence[RunResult]) -> dict[str, str]:
     """For each x-axis the elements of its picture, in a wide and a narrow form."""
     return {
         over: "".join(
-            _element(accuracy_svg(runs, over, size), over, width, f"{runs[0].metric.word} over {over}")
+            _element(drawn(accuracy_figure(runs, [over], size=size), "svg").decode(), over, width, runs[0].metric.word)
             for width, size in _SIZES.items()
         )
         for over in axes_of(runs)
     }
 
 
-def accuracy_svg(runs: Sequence[RunResult], over: str, size: tuple[float, float]) -> str:
-    """One panel as an SVG file."""
-    return drawn(accuracy_figure(runs, [over], size=size), "svg").decode()
-
-
-def _element(file: str, over: str, width: str, words: str) -> str:
+def _element(file: str, over: str, width: str, metric: str) -> str:
     """An SVG file as an element of the page: its own identifiers, few decimals, and the page's colours."""
     (box,) = re.findall(r'viewBox="([\d .]+)"', file)
     body = file[file.index("<defs>") :]
     body = re.sub(r'(id="|url\(#|href="#)', rf"\1{over}-{width}-", body)
     body = re.sub(r"(\d\.\d)\d+", r"\1", body)
     body = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), body)
-    return f'<svg class="{width}" viewBox="{box}" role="img" aria-label="{words}">{body}'
+    return f'<svg class="{width}" viewBox="{box}" role="img" aria-label="{metric} over {over}">{body}'

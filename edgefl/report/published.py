@@ -1,24 +1,22 @@
 """A run's numbers next to those that a paper published for the same experiment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from edgefl import shipped
 from edgefl.errors import UserError
-from edgefl.record.figures import spent_by_round
+from edgefl.record.figures import finite, spent_by_round
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import column, columns
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import by_run, described, run_names
+from edgefl.report.rows import by_run, described, named
 from edgefl.report.run_result import RunResult
-from edgefl.report.table import MISSING, Column, Table, finite, hidden, words
+from edgefl.report.table import MISSING, Column, Table, hidden, words
+from edgefl.wording import grouped
 from edgefl.yaml_file import read_yaml
 
 
@@ -51,7 +49,7 @@ class Published(NamedTuple):
         text = f"{value:.4g}" if self.dimension in ("rounds", "loss") else quantity(value, self.dimension)
         return sign + text if value > 0 else text
 
-    def precedes(self, other: Published) -> bool:
+    def precedes(self, other: Self) -> bool:
         """Whether our figure is better than another one; a target that was never reached is the worst."""
         if self.ours is None or other.ours is None:
             return self.ours is not None and self.dimension != "fraction"
@@ -60,7 +58,7 @@ class Published(NamedTuple):
 
 def comparisons(run: RunResult) -> list[Published]:
     """Every published number of the run's scenario whose methods are in the run."""
-    entries = run.scenario.get("published") or []
+    entries = run.option("published")
     if not entries:
         raise UserError("its scenario has no published numbers; scenarios papers/… have them", file=str(run.path))
     return [_compared(run, each) for each in entries if set(_labels(each)) <= set(run.labels)]
@@ -74,9 +72,9 @@ def shortened(run: RunResult) -> str | None:
     '20 of 500 rounds: the published numbers are for all 500.'
     """
     rounds = (run.scenario.get("training") or {}).get("rounds")
-    for named, file in shipped.files("scenarios").items():
+    for scenario, file in shipped.files("scenarios").items():
         # The path consists of the paper's folder and the figure: papers/fedbr/fig4 contains fedbr_fig4.
-        if named.startswith("papers/") and "_".join(named.split("/")[1:]) == str(run.scenario.get("name")):
+        if scenario.startswith("papers/") and "_".join(scenario.split("/")[1:]) == str(run.scenario.get("name")):
             whole = int(read_yaml(file)["training"]["rounds"])
             if rounds is not None and rounds < whole:
                 return f"{rounds} of {whole} rounds: the published numbers are for all {whole}."
@@ -106,16 +104,11 @@ _BEYOND = {"more than": 0.5, "less than": -0.5}
 
 
 def _words(entry: dict[str, Any]) -> str:
-    """The name of the number."""
-    words = str(entry["metric"]).replace("_", " ")
-    if entry.get("accuracy"):
-        words += f" {100 * entry['accuracy']:g} %"
-    if entry.get("round"):
-        words += f" at round {entry['round']}"
-    for kind in ("seconds", "bytes"):
-        if entry.get(kind):
-            words += f" within {quantity(entry[kind], kind)}"
-    return words
+    words = [str(entry["metric"]).replace("_", " ")]
+    words += [f"{100 * entry['accuracy']:g} %"] if entry.get("accuracy") else []
+    words += [f"at round {entry['round']}"] if entry.get("round") else []
+    words += [f"within {quantity(entry[kind], kind)}" for kind in ("seconds", "bytes") if entry.get(kind)]
+    return " ".join(words)
 
 
 def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult) -> float | None:
@@ -125,21 +118,22 @@ def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult)
         fitted, shared = result.personalisation, result.clients
         gain = metric == "accuracy_gain"
         return fitted.cumulative - (shared.cumulative if gain else 0.0) if fitted and shared else None
-    table = run.rounds_of(label, result.seed)
-    spent = spent_by_round(columns(table))
+    columns = run.columns_of(label, result.seed)
+    spent = spent_by_round(columns)
     limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}
     within = [spent[kind] <= limit for kind, limit in limits.items()]
-    counted = int(np.all(within, axis=0).sum()) if within else len(table)
+    counted = int(np.all(within, axis=0).sum()) if within else len(spent["rounds"])
     if not counted or spent["rounds"][counted - 1] < limits.get("rounds", 0):
         return None
     if metric in ("accuracy", "accuracy_ema", "accuracy_best", "loss"):
-        values = column(table, "accuracy" if metric == "accuracy_best" else metric)[:counted]
-        known = values[~np.isnan(values)]
-        return None if not len(known) else float(known.max() if metric == "accuracy_best" else known[-1])
+        best = metric == "accuracy_best"
+        values = columns["accuracy" if best else metric][:counted]
+        known = values[~np.isnan(values)].tolist()
+        return (max(known) if best else known[-1]) if known else None
     last = counted - 1
     if metric.endswith("_to"):
-        accuracies = column(table, "accuracy_ema" if run.smoothed else "accuracy")[:counted]
-        reached = np.flatnonzero(accuracies >= entry["accuracy"])
+        accuracies = columns["accuracy_ema" if run.smoothed else "accuracy"]
+        reached = np.flatnonzero(accuracies[:counted] >= entry["accuracy"])
         if not len(reached):
             return None
         last = reached[0]
@@ -159,38 +153,27 @@ def orderings(found: list[Published]) -> list[str]:
     is in the paper's order if our figures differ in the same direction. A method that never reached a target is after
     all that did. Pairs that are equal in the paper, or for which both of our figures are missing, are not compared.
     """
-    groups: dict[tuple[str, str], list[Published]] = {}
-    for each in found:
-        claim = f" ({each.source})" if each.published is None else ""
-        groups.setdefault((each.metric, claim), []).append(each)
+    groups = grouped(((each.metric, f" ({each.source})" * (each.published is None)), each) for each in found)
     named = Counter(metric for metric, _ in groups)
     sentences = []
     for (metric, claim), claimed in groups.items():
-        group = sorted(claimed, key=lambda each: each.order)
-        pairs = [
-            (better, worse)
-            for better, worse in combinations(group, 2)
-            if better.order < worse.order and not (better.ours is None and worse.ours is None)
-        ]
-        if not pairs:
-            continue
-        what = metric + claim if named[metric] > 1 else metric
+        both = combinations(sorted(claimed, key=lambda each: each.order), 2)
+        pairs = [(one, two) for one, two in both if one.order < two.order and {one.ours, two.ours} != {None}]
         wrong = [f"{better.method} before {worse.method}" for better, worse in pairs if not better.precedes(worse)]
         kept = f"the paper's order holds ({len(pairs)} pairs)"
         if wrong:
             kept = f"{len(pairs) - len(wrong)} of {len(pairs)} pairs in the paper's order; not {', '.join(wrong)}"
-        sentences.append(f"{what}: {kept}.")
+        sentences += [f"{metric}{claim * (named[metric] > 1)}: {kept}."] if pairs else []
     return sentences
 
 
 def published_table(runs: Sequence[RunResult]) -> Table:
     """Published numbers, ours and the gaps; below them whether the paper's order holds."""
-    names = run_names(runs)
-    found = [(name, each) for name, run in zip(names, runs, strict=True) for each in comparisons(run)]
-    rows = [each for _, each in found]
-    orders = {name: orderings([each for run, each in found if run == name]) for name in names}
-    shorter = {name: note for name, run in zip(names, runs, strict=True) if (note := shortened(run))}
-    run = words("run", [name for name, _ in found], "run")
+    found = {name: comparisons(run) for name, run in named(runs).items()}
+    rows = [each for of_run in found.values() for each in of_run]
+    orders = {name: orderings(each) for name, each in found.items()}
+    shorter = {name: list(filter(None, [shortened(run)])) for name, run in zip(found, runs, strict=True)}
+    run = words("run", [name for name, each in found.items() for _ in each], "run")
     method, metric, source = (
         words(name, [getattr(each, name) for each in rows], name) for name in ("method", "metric", "source")
     )
@@ -199,14 +182,13 @@ def published_table(runs: Sequence[RunResult]) -> Table:
     published = Column("published", bounds, [each.published for each in rows], "published")
     ours = Column("ours", [each.shown(each.ours) for each in rows], [finite(each.ours) for each in rows], "ours")
     gap = Column("gap", [each.shown(each.gap, "+") for each in rows], [finite(each.gap) for each in rows], "gap")
-    lines = by_run({name: [*([shorter[name]] if name in shorter else []), *orders[name]] for name in names})
+    lines = by_run({name: [*shorter[name], *order] for name, order in orders.items()})
     files = [run, method, metric, dimension, published, bound, rank, ours, gap, source]
     data = {
         "runs": described(runs),
         "rows": Table(files).records,
         "orders": [{"run": name, "sentences": found} for name, found in orders.items()],
-        "notes": [f"{name}: {note}" for name, note in shorter.items()],
+        "notes": [f"{name}: {note}" for name, notes in shorter.items() for note in notes],
     }
-    return Table(
-        [run] * (len(runs) > 1) + [method, metric, published, ours, gap, source], lines, data=data, files=files
-    )
+    shown = [run] * (len(runs) > 1) + [method, metric, published, ours, gap, source]
+    return Table(shown, lines, data=data, files=files)

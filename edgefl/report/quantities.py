@@ -26,6 +26,11 @@ class Unit(NamedTuple):
         """
         return _written(quantity / self.scale, self.decimals, digits=2)
 
+    def words(self, quantity: float, half_width: float | None = None) -> str:
+        """The number with its unit, and with half the width of its interval if it has one."""
+        spread = f"± {self.interval(half_width, quantity)}" if half_width else ""
+        return " ".join(filter(None, [self.number(quantity), spread, self.symbol]))
+
     def interval(self, half_width: float, mean: float) -> str:
         """Half the width of an interval, with the decimals of its mean and at least one significant digit.
 
@@ -110,8 +115,7 @@ def quantity(value: float, dimension: str) -> str:
     >>> quantity(75.31, "seconds"), quantity(500e6, "bytes"), quantity(5000, "joules"), quantity(0.8, "fraction")
     ('75.3 s', '500 MB', '5.00 kJ', '80.0 %')
     """
-    unit = unit_for([value], dimension)
-    return f"{unit.number(value)} {unit.symbol}".rstrip()
+    return unit_for([value], dimension).words(value)
 
 
 def limit(value: float, dimension: str) -> str:
@@ -130,6 +134,4 @@ def estimate(value: Estimate, dimension: str) -> str:
     >>> estimate(Estimate(0.952, 0.0034, 3), "fraction"), estimate(Estimate(75.31, None, 1), "seconds")
     ('95.2 ± 0.3 %', '75.3 s')
     """
-    unit = unit_for([value.mean], dimension)
-    spread = f"± {unit.interval(value.half_width, value.mean)}" if value.half_width else ""
-    return " ".join(part for part in (unit.number(value.mean), spread, unit.symbol) if part)
+    return unit_for([value.mean], dimension).words(value.mean, value.half_width)

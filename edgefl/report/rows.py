@@ -1,12 +1,10 @@
 """The comparison as data: one row a method, each figure a mean with its interval over the seeds."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.record.figures import QUANTITIES, Quantity, at, figure
@@ -14,12 +12,9 @@ from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.paired import seconds_to
 from edgefl.report.quantities import LADDERS, limit
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
 from edgefl.wording import grouped, listed, without_method
-
-if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
-
 
 METRIC = "metric"
 """The unit of figures that are values of the run's metric, in whatever it is shown."""
@@ -47,15 +42,6 @@ OUTCOME = (
 def all_figures() -> list[Quantity]:
     """All figures; the times to targets are between those of the outcome and those of the cost."""
     return [*OUTCOME, *(each for each in QUANTITIES.values() if each.head or each.of)]
-
-
-def _value(quantity: Quantity, result: SeedResult) -> float | None:
-    """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
-    if quantity not in OUTCOME:
-        value: float | None = figure(result, quantity.name)
-    else:
-        value = None if result.trained_nothing else at(result, quantity.place)
-    return value
 
 
 @dataclass(frozen=True)
@@ -96,23 +82,24 @@ class Row:
 
 def comparison_rows(*runs: RunResult) -> list[Row]:
     """One row a method, runs in the order given and methods in their scenario's order."""
-    names, metrics = run_names(runs), sorted({run.metric.name for run in runs})
+    metrics = sorted({run.metric.name for run in runs})
     if len(metrics) > 1:
         raise UserError(f"expected runs with the same metric, found {' and '.join(metrics)}")
-    return [
-        _row(name, label, results, run)
-        for name, run in zip(names, runs, strict=True)
-        for label, results in run.moments.items()
-    ]
+    return [_row(name, label, of, run) for name, run in named(runs).items() for label, of in run.moments.items()]
 
 
-def run_names(runs: Sequence[RunResult]) -> list[str]:
-    """A unique name for each run: its scenario's, the values that differ, the folder's, or the path."""
+def named(runs: Sequence[RunResult]) -> dict[str, RunResult]:
+    """The runs by unique names: their scenarios', the values that differ, the folders', or the paths."""
     own, *others = zip(*(run.names for run in runs), strict=True)
-    for names in (own, _names_by_values(runs), *others):
-        if len(set(names)) == len(runs):
-            return list(names)
-    return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+    numbered = [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+    choices = (own, _names_by_values(runs), *others, numbered)
+    return dict(zip(next(names for names in choices if len(set(names)) == len(runs)), runs, strict=True))
+
+
+def named_methods(runs: Sequence[RunResult]) -> list[tuple[RunResult, str, str]]:
+    """Each method of each run: the run, the label, and its name, which begins with the run's if there are several."""
+    names = [(name, run, label) for name, run in named(runs).items() for label in run.labels]
+    return [(run, label, f"{name}: {label}" if len(runs) > 1 else label) for name, run, label in names]
 
 
 def _names_by_values(runs: Sequence[RunResult]) -> list[str]:
@@ -201,7 +188,7 @@ def described(runs: Sequence[RunResult]) -> list[dict[str, object]]:
     """For JSON: each run's name, which depends on the other runs shown, and its path, which does not."""
     return [
         {"run": name, "path": str(run.given), **({} if run.setting is None else {"setting": run.setting})}
-        for name, run in zip(run_names(runs), runs, strict=True)
+        for name, run in named(runs).items()
     ]
 
 
@@ -220,7 +207,10 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         label=label,
         seeds=len(results),
         figures={
-            each.place or each.name: mean_or_none([_value(each, result) for result in found])
+            each.place or each.name: mean_or_none(
+                # those of an untrained model do not count
+                [None if each in OUTCOME and result.trained_nothing else figure(result, each) for result in found]
+            )
             for each in all_figures()
             for found in [results if each.whole or each.unit == "count" else spent]
             if (part := each.place.partition(".")[0]) != hidden
@@ -236,12 +226,11 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
 
 
 def _lost(label: str, results: Sequence[SeedResult], run: RunResult) -> tuple[int, int]:
-    if not any(figure(each, name) for each in results for name in ("bytes_late", "bytes_dropped", "transfers_failed")):
+    places = ("bytes.by_fate.late", "bytes.by_fate.dropped", "transfers.failed")
+    if not any(at(each, place) for each in results for place in places):
         return 0, 0
-    tables = [run.rounds_of(label, each.seed) for each in results]
-    began, used = (
-        sum(sum(table.column(name).to_pylist()) for table in tables) for name in ("participants", "aggregated")
-    )
+    tables = [run.columns_of(label, each.seed) for each in results]
+    began, used = (int(sum(table[name].sum() for table in tables)) for name in ("participants", "aggregated"))
     return began - used, began
 
 
@@ -317,7 +306,6 @@ _WORK = (
 
 
 def _lost_work(row: Row) -> list[str]:
-    """A sentence about refused jobs, rounds without an update, broken transfers and lost updates, of all seeds."""
     found = [words.format(count) for path, words in _WORK if (count := row.total(path))]
     lost, of = row.lost
     if 0 < lost < of:

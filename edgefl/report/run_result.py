@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.emulation import Emulation, read_emulation
-from edgefl.record.figures import Quantity, declare, moment
+from edgefl.record.figures import Floats, Quantity, at, declare, moment
 from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES
+from edgefl.record.rounds import OWN
 from edgefl.record.summary import SeedResult, read_run
-from edgefl.report.curves import column, columns
+from edgefl.record.tables import read_parquet
 from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    import pyarrow as pa
     from matplotlib.figure import Figure
 
 
@@ -67,6 +67,15 @@ class RunResult:
             declare(Quantity(**each))
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
         self.scenario: dict[str, Any] = read_yaml(self.paths.scenario)
+
+    def option(self, path: str) -> Any:
+        """The value of the scenario at a dotted path; ``None`` if it has none."""
+        return at(self.scenario, path)
+
+    @property
+    def fleet(self) -> list[dict[str, Any]]:
+        """The groups of its fleet, as in the scenario."""
+        return self.option("fleet") or []
 
     @property
     def paths(self) -> RunPaths:
@@ -117,18 +126,15 @@ class RunResult:
 
     def entry(self, label: str) -> dict[str, Any]:
         """The method's entry in the scenario; empty if it has none."""
-        methods = [each for each in self.scenario.get("methods") or () if isinstance(each, dict)]
-        return next((each for each in methods if each.get("as") == label), {})
+        return next((each for each in self.option("methods") or () if each["as"] == label), {})
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:
         """The results at the end of the last round within all budgets; if it continued without one, at its end."""
-        found = {
-            label: tuple(moment(each, columns(self.rounds_of(label, each.seed))) for each in results)
-            for label, results in self.results.items()
-        }
+        every = self.results.items()
+        found = {label: tuple(moment(e, self.columns_of(label, e.seed)) for e in results) for label, results in every}
         of = [found[label] for label in self.compared]
-        continued = self.scenario.get("stop") == "rounds" and any(e.budgets for each in of for e in each)
+        continued = self.option("stop") == "rounds" and any(e.budgets for each in of for e in each)
         return self.results if continued and not any(all(e.rounds for e in each) for each in of) else found
 
     @cached_property
@@ -136,7 +142,7 @@ class RunResult:
         """By label the standard deviation of one model's metric that seeds need not show."""
 
         def of(label: str, result: SeedResult) -> float:
-            values = column(self.rounds_of(label, result.seed), "metric")
+            values = self.columns_of(label, result.seed)["metric"]
             labels = result.metric.labels if self.metric.is_accuracy else None
             return scatter(values[np.isfinite(values)].tolist(), labels)
 
@@ -153,20 +159,39 @@ class RunResult:
         return next(result.metric.metric for results in self.results.values() for result in results)
 
     @property
+    def goals(self) -> list[float]:
+        """The values of its targets, ascending."""
+        return sorted({each.value for results in self.results.values() for one in results for each in one.targets})
+
+    @property
+    def budgets(self) -> list[tuple[str, float]]:
+        """The kind and the limit of each of its budgets, in the scenario's order."""
+        every = [each for results in self.results.values() for one in results for each in one.budgets]
+        return list(dict.fromkeys((each.kind, each.limit) for each in every))
+
+    @property
     def smoothed(self) -> bool:
         """Whether targets refer to the metric's moving average."""
-        return str(self.scenario.get("target_metric")).endswith("_ema")
+        return str(self.option("target_metric")).endswith("_ema")
+
+    @property
+    def aim(self) -> str:
+        """The column to which the scenario's targets refer: ``metric`` or ``metric_ema``."""
+        return "metric_ema" if self.smoothed else "metric"
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """The rounds of one method and seed, as in its ``rounds.parquet``."""
-        from edgefl.record.rounds import OWN
-        from edgefl.record.tables import read_parquet
-
         self.check_labels([label])
-        if seed not in [result.seed for result in self.results[label]]:
-            found = ", ".join(str(result.seed) for result in self.results[label])
+        seeds = [result.seed for result in self.results[label]]
+        if seed not in seeds:
+            found = ", ".join(map(str, seeds))
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
         return read_parquet(self.of(label, seed).rounds, OWN)
+
+    def columns_of(self, label: str, seed: int) -> dict[str, Floats]:
+        """The columns of the same table; NaN where one has no value."""
+        table = self.rounds_of(label, seed)
+        return {name: table[name].to_numpy().astype(np.float64) for name in table.column_names}
 
     def check_labels(self, labels: Iterable[str]) -> None:
         """Refuse labels that no method of the run has."""
@@ -181,14 +206,11 @@ class RunResult:
     @cached_property
     def rounds(self) -> pa.Table:
         """Every round of every method and seed, with ``label`` and ``seed`` as first columns."""
-        import pyarrow as pa
-
         tables = []
-        for label, results in self.results.items():
-            for result in results:
-                table = self.rounds_of(label, result.seed)
-                table = table.add_column(0, "label", pa.array([label] * len(table), pa.string()))
-                tables.append(table.add_column(1, "seed", pa.array([result.seed] * len(table), pa.int64())))
+        for label, seed in [(label, result.seed) for label, results in self.results.items() for result in results]:
+            table = self.rounds_of(label, seed)
+            table = table.add_column(0, "label", pa.array([label] * len(table), pa.string()))
+            tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
         return pa.concat_tables(tables, promote_options="permissive")
 
     def plot(self, *over: str, methods: Sequence[str] = ()) -> Figure:

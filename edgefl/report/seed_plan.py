@@ -52,7 +52,7 @@ class SeedPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "unknown": [list(pair) for pair in self.unknown], "more": self.more}
+        return {**asdict(self), "more": self.more}
 
 
 def read_difference(text: str, metric: Metric) -> float:
@@ -82,9 +82,8 @@ def seed_plan(
     run.check_labels(methods or ())
     figures = {label: each for label, each in final_metrics(run).items() if not methods or label in methods}
     if len(figures) < 2:
-        raise UserError(
-            f"expected two methods with {run.metric.word} to compare, found {len(figures)}", file=str(run.path)
-        )
+        expected = f"expected two methods with {run.metric.word} to compare, found {len(figures)}"
+        raise UserError(expected, file=str(run.path))
     highest = run.metric.better == "higher"
     means = compared(figures, highest=highest).means
     among, pairs, unknown = confidence_among(len(figures) - 1), [], []
@@ -97,8 +96,6 @@ def seed_plan(
         mean, spread = math.fsum(values) / len(values), found.differences[0].deviation
         cautious = upper_deviation(spread, len(values))
         alone, careful = (seeds_needed(difference, each, power=power) for each in (spread, cautious))
-        shared = seeds_needed(difference, spread, confidence=among, power=power)
-        pairs.append(
-            PairPlan(found.best, found.differences[0].label, len(values), mean, spread, alone, careful, shared)
-        )
+        shared, behind = seeds_needed(difference, spread, confidence=among, power=power), found.differences[0].label
+        pairs.append(PairPlan(found.best, behind, len(values), mean, spread, alone, careful, shared))
     return SeedPlan(difference, power, len(run.seeds), seconds_of_a_seed(run), tuple(pairs), tuple(unknown))

@@ -16,15 +16,14 @@ from edgefl.record.figures import COSTS, Totals
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import Curve, column, metric_of
+from edgefl.report.curves import Curve
 from edgefl.report.paired import FEWEST_SEEDS, compared
 from edgefl.report.quantities import estimate, limit
-from edgefl.report.rows import run_names
+from edgefl.report.rows import named
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate
 from edgefl.units import slack
-
-"""What is known of each round under each condition."""
+from edgefl.wording import grouped
 
 
 class Question(NamedTuple):
@@ -65,17 +64,13 @@ class Sensitivity:
         """Of each method, seed and condition the metric over what the rounds cost there, round by round."""
         table = self.retimed.rows
         keys = zip(*(table[name].to_pylist() for name in ("label", "seed", *Condition._fields)), strict=True)
-        rows: dict[tuple[str, int, Condition], list[int]] = {}
-        for row, (label, seed, *condition) in enumerate(keys):
-            rows.setdefault((label, seed, Condition(*condition)), []).append(row)
-        amounts = {name: column(table, name) for name in COSTS}
-        return {
-            key: Curve(
-                Totals({name: values[own] for name, values in amounts.items()}),
-                column(self.run.rounds_of(*key[:2]), metric_of(self.run))[: len(own)],
-            )
-            for key, own in rows.items()
-        }
+        rows = grouped(((label, seed, Condition(*of)), row) for row, (label, seed, *of) in enumerate(keys))
+        amounts = {name: table[name].to_numpy().astype(np.float64) for name in COSTS}
+        curves = {}
+        for (label, seed, condition), own in rows.items():
+            values = self.run.columns_of(label, seed)[self.run.aim][: len(own)]
+            curves[label, seed, condition] = Curve(Totals({name: of[own] for name, of in amounts.items()}), values)
+        return curves
 
     @cached_property
     def conditions(self) -> list[Condition]:
@@ -90,21 +85,19 @@ class Sensitivity:
         return [OWN, *drawn] if drawn else []
 
     @cached_property
-    def labels(self) -> list[str]:
-        """The methods that were timed again with all their seeds, in the scenario's order."""
-        every = [*self.conditions, *self.draws]
+    def _compared(self) -> list[str]:
+        """The methods that were timed again with all their seeds, without baselines."""
+        every, baselines = [*self.conditions, *self.draws], self.run.baselines
         return [
             label
             for label, results in self.run.results.items()
-            if all((label, result.seed, condition) in self._curves for result in results for condition in every)
+            if label not in baselines and all((label, e.seed, of) in self._curves for e in results for of in every)
         ]
 
     @cached_property
     def questions(self) -> list[Question]:
         """One for each target and each budget of the run."""
-        results = [result for label in self.labels for result in self.run.results[label]]
-        wanted = [("target", value) for value in sorted({each.value for one in results for each in one.targets})]
-        wanted += dict.fromkeys((each.kind, each.limit) for one in results for each in one.budgets)
+        wanted = [*(("target", value) for value in self.run.goals), *self.run.budgets] if self._compared else []
         return [Question(kind, amount, self.run.metric) for kind, amount in wanted if kind in ("target", *COSTS)]
 
     @cache  # noqa: B019  (as long as the page or the sentences are made)
@@ -112,8 +105,7 @@ class Sensitivity:
         """The winner under a condition."""
         figures: dict[str, dict[int, float]] = {}
         least = False
-        for label in (each for each in self.labels if each not in self.run.baselines):
-            results = self.run.results[label]
+        for label, results in [each for each in self.run.results.items() if each[0] in self._compared]:
             found = {each.seed: self._figure(label, each.seed, question, condition) for each in results}
             known = {seed: value for seed, value in found.items() if value is not None}
             if len(known) == len(results):
@@ -174,10 +166,7 @@ def _sentence(question: Question, found: Sensitivity) -> str:
     own = answers[OWN]
     if not own:
         return f"{question.words}: no method under the run's own conditions."
-    others: dict[str, list[Condition]] = {}
-    for condition, leaders in answers.items():
-        if own[0] not in leaders:
-            others.setdefault(leaders[0] if leaders else "No method", []).append(condition)
+    others = grouped(((*led, "No method")[0], where) for where, led in answers.items() if own[0] not in led)
     stays = len(answers) - sum(map(len, others.values()))
     rivals = f" (not decided: {', '.join(own[1:])})" if len(own) > 1 else ""
     text = f"{question.words}: {own[0]}{rivals}. It leads in {stays} of {len(answers)} conditions."
@@ -195,9 +184,7 @@ def _where(conditions: Sequence[Condition]) -> str:
     >>> _where([Condition("low", 0.7), Condition("low", 1.3), Condition("nominal", 1.3)])
     'with fast devices (70 %, 130 % bandwidth) and with nominal devices (130 % bandwidth)'
     """
-    by_devices: dict[Devices, list[str]] = {}
-    for each in conditions:
-        by_devices.setdefault(each.devices, []).append(limit(each.bandwidth, "fraction"))
+    by_devices = grouped((each.devices, limit(each.bandwidth, "fraction")) for each in conditions)
     return " and ".join(
         f"with {DEVICE_WORDS[devices]} devices ({', '.join(parts)} bandwidth)" for devices, parts in by_devices.items()
     )
@@ -207,7 +194,7 @@ DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high":
 """Names of devices with all figures at the bound with the least, the nominal or the most seconds and joules."""
 
 
-def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[dict[str, Any]]:
+def robustness_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     """For each run with targets or budgets that was timed under other conditions a sentence and a grid for each."""
     return [
         {
@@ -216,8 +203,8 @@ def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | N
             "grids": [_grid(found, question) for question in found.questions],
             "notes": kept_decisions(found),
         }
-        for name, run, found in zip(run_names(runs), runs, timings, strict=True)
-        if found is not None and run.trained and found.questions
+        for name, run in named(runs).items()
+        if (found := read_sensitivity(run)) is not None and run.trained and found.questions
     ]
 
 

@@ -93,10 +93,9 @@ def time_to_target(seconds: Sequence[float | None]) -> TimeToTarget:
     >>> time_to_target([3.0, None]).median is None
     True
     """
-    reached = [value for value in seconds if value is not None]
-    mean = mean_interval(reached) if reached and len(reached) == len(seconds) else None
+    reached = sum(value is not None for value in seconds)
     middle = median(math.inf if value is None else value for value in seconds) if seconds else math.inf
-    return TimeToTarget(len(reached), len(seconds), mean, middle if math.isfinite(middle) else None)
+    return TimeToTarget(reached, len(seconds), mean_or_none(seconds), middle if math.isfinite(middle) else None)
 
 
 POWER = 0.8

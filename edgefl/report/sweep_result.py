@@ -1,7 +1,5 @@
 """A finished sweep as one run for each of its settings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

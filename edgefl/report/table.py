@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
@@ -49,11 +49,6 @@ def hidden(values: Sequence[Value], key: str) -> Column:
     return Column("", (), values, key)
 
 
-def finite(value: float | None) -> float | None:
-    """The value if it is finite, because JSON has no infinity or NaN."""
-    return value if value is not None and math.isfinite(value) else None
-
-
 def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *, spread: bool = False) -> Column:
     """A column of figures with one unit; ``spread``: each mean with half the width of its interval.
 
@@ -62,14 +57,11 @@ def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *
     """
     numbers = [value.mean if isinstance(value, Estimate) else value for value in values]
     unit = unit_for([number for number in numbers if isinstance(number, int | float)], dimension)
-    cells = []
-    for value, number in zip(values, numbers, strict=True):
-        if not isinstance(number, int | float):
-            cells.append(number if isinstance(number, str) else MISSING)
-            continue
-        half = value.half_width if spread and isinstance(value, Estimate) else None
-        parts = [unit.number(number), f"± {unit.interval(half, number)}" if half else "", unit.symbol]
-        cells.append(" ".join(filter(None, parts)))
+    halves = [value.half_width if spread and isinstance(value, Estimate) else None for value in values]
+    cells = [
+        unit.words(number, half) if isinstance(number, int | float) else number if isinstance(number, str) else MISSING
+        for number, half in zip(numbers, halves, strict=True)
+    ]
     return Column(head, cells, values, key, dimension=dimension)
 
 
@@ -100,13 +92,10 @@ class Table:
 
     def _marked(self, written: Callable[[str], str], bold: str) -> list[list[str]]:
         """The heads and the rows in a format; ``bold`` has a place for the best figures."""
-        columns = [
-            [
-                written(each.head),
-                *(bold % written(cell) if row in each.best else written(cell) for row, cell in enumerate(each.cells)),
-            ]
-            for each in self.columns
-        ]
+        columns = []
+        for each in self.columns:
+            cells = [bold % written(cell) if row in each.best else written(cell) for row, cell in enumerate(each.cells)]
+            columns.append([written(each.head), *cells])
         return [list(row) for row in zip(*columns, strict=True)] or [[]]
 
     def only(self, heads: Sequence[str]) -> Table:
@@ -123,15 +112,9 @@ class Table:
     def records(self) -> list[dict[str, object]]:
         """The rows of CSV: base units and full precision, ``None`` where there is no figure."""
         written = [column for column in self.files or self.columns if column.key]
+        keys = [column.key for column in written]
         rows = zip(*(column.values for column in written), strict=True)
-        return [
-            {
-                name: each
-                for column, value in zip(written, row, strict=True)
-                for name, each in _fields(column.key, value)
-            }
-            for row in rows
-        ]
+        return [dict(chain.from_iterable(map(_fields, keys, row))) for row in rows]
 
     def text(self, width: int) -> str:
         """The table for a terminal; no figure is wider than ``width``, and no row has several lines of figures.
@@ -160,9 +143,7 @@ class Table:
             blocks[-1].append(place)
         few = len(blocks) == 2 and len(blocks[1]) - names <= 2 and names == 1 and len(columns[0].cells) <= _FEW
         below: list[int] = blocks.pop()[names:] if few and not groups else []
-        texts = [
-            _block([columns[place] for place in block], [widths[place] for place in block], groups) for block in blocks
-        ]
+        texts = [_block([columns[n] for n in block], [widths[n] for n in block], groups) for block in blocks]
         lines = [f"{columns[place].head}: {by_label(columns[0].cells, columns[place].cells)}" for place in below]
         return "\n\n".join(texts) + "".join("\n" + _filled(escape(line), width) for line in lines)
 
@@ -206,16 +187,12 @@ JSON_SCHEMA = 2
 
 
 def _fields(key: str, value: Value) -> list[tuple[str, object]]:
-    """A value with its names in CSV."""
     match value:
         case Estimate():
             return [(key, value.mean), (f"{key}_half_width", value.half_width)]
         case TimeToTarget():
-            return [
-                *_fields(key, value.mean or NO_ESTIMATE),
-                (f"{key}_reached", value.reached),
-                (f"{key}_median", value.median),
-            ]
+            others = [(f"{key}_reached", value.reached), (f"{key}_median", value.median)]
+            return [*_fields(key, value.mean or NO_ESTIMATE), *others]
     return [(key, value)]
 
 
@@ -269,10 +246,9 @@ def _block(columns: Sequence[Column], widths: Sequence[int], groups: Sequence[st
             for cell, width in zip(cells, widths, strict=True)
         ]
         for number in range(max(map(len, parts))):
-            texts = [part[number] if number < len(part) else "" for part in parts]
             fitted = [
-                text.ljust(width) if column.text else text.rjust(width)
-                for column, text, width in zip(columns, texts, widths, strict=True)
+                f"{''.join(part[number : number + 1]):{'<' if column.text else '>'}{width}}"
+                for column, part, width in zip(columns, parts, widths, strict=True)
             ]
             lines.append((_GAP * bool(groups) + _GAP.join(fitted)).rstrip())
     return "\n".join(lines)
@@ -285,7 +261,6 @@ def _filled(line: str, width: int) -> str:
 
 
 def _paragraph(lines: Sequence[str]) -> str:
-    """Sentences in Markdown, each on its own line."""
     shown = [re.sub(r"^(\d+(?=[.)])|(?=[#+=-]))", r"\1\\", _markdown(line)) for line in lines if line]
     return "".join(f"{line}  \n" for line in shown)
 

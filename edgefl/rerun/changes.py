@@ -65,9 +65,8 @@ def varied(scenario: Scenario, path: str, factor: float) -> Scenario:
         case _:
             known = [f"network.links.{name}" for name in links]
             known += ["network.topology.server"] if isinstance(server, Rates) else []
-            raise UserError(
-                f"cannot vary '{path}'; expected one of {', '.join(known)}, or .down or .up of it", file="--vary"
-            )
+            message = f"cannot vary '{path}'; expected one of {', '.join(known)}, or .down or .up of it"
+            raise UserError(message, file="--vary")
     return scenario.model_copy(update={"network": network})
 
 

@@ -22,7 +22,6 @@ from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
 from edgefl.training.job import JobId, Mixing, TrainingJob
@@ -108,7 +107,8 @@ class FinishedRun:
         self.scenario = allow_code(self.scenario, summary.inputs, path, trust=trust)
         self._files = Inputs(self.scenario, path).files
         check_inputs(summary.inputs, scenario_as_written(path))
-        if (decided := arrivals_decide(self.scenario.protocol)) is not None:
+        if (option := self.scenario.protocol.by_arrival()) is not None:
+            decided = f"with protocol.{option} the aggregated updates depend on arrival times"
             raise UserError(f"{decided}, so the run cannot be replayed: simulate it instead", file=str(path))
         steps = read_costs(self.paths.costs)
         for label in self.labels:
@@ -130,9 +130,8 @@ class FinishedRun:
         recording = read_recording(self.paths.of(label, seed).events)
         if recording.reason == "fault" or not (recording.evaluations or untrained):
             what = "a fault ended it" if recording.reason == "fault" else "it has no training"
-            raise UserError(
-                f"{what}, so there is nothing to replay", file=str(self.path), field=f"{label}, seed {seed}"
-            )
+            message = f"{what}, so there is nothing to replay"
+            raise UserError(message, file=str(self.path), field=f"{label}, seed {seed}")
         return recording
 
     def recordings(self, label: str, *, untrained: bool = False) -> dict[int, Recording]:
@@ -161,12 +160,6 @@ class FinishedRun:
         method = self.scenario.method(label)
         setup = setup_of(own, method, world, costs, learner=learner, trains=False, listeners=())
         return replace(setup, stop="rounds")
-
-
-def arrivals_decide(protocol: ProtocolSpec) -> str | None:
-    """That arrival times decide which updates are aggregated, in words; ``None`` if they do not."""
-    option = protocol.by_arrival()
-    return None if option is None else f"with protocol.{option} the aggregated updates depend on arrival times"
 
 
 def timed_decision(recordings: Iterable[Recording]) -> str | None:

@@ -47,11 +47,21 @@ Name = str
 Failure = tuple[str, str]
 """Why a condition is not met, and a sentence if something else would be trained."""
 
-QUESTIONS: dict[Name, str] = {
-    "bandwidth": "least bandwidth",
-    "devices": "slowest devices",
-    "battery": "smallest batteries",
-    "model": "largest model",
+
+class Question(NamedTuple):
+    """What is multiplied by a factor, and the factors between which the boundary is searched."""
+
+    words: str
+    change: Callable[..., Setup]
+    easiest: float = 1e-3
+    hardest: float = 1e3
+
+
+QUESTIONS: dict[Name, Question] = {
+    "bandwidth": Question("least bandwidth", with_bandwidth, 1e3, 1e-3),
+    "devices": Question("slowest devices", with_slower_devices),
+    "battery": Question("smallest batteries", with_batteries, 1e6, 1e-6),
+    "model": Question("largest model", with_larger_model),
 }
 """The capacity of every link; the seconds of local training; the capacity of batteries; the model's bytes and FLOPs."""
 
@@ -104,7 +114,6 @@ def _changes(text: str, scenario: Scenario) -> tuple[bool, dict[str, Any]]:
 
 
 def _kind_of(quantity: str) -> str:
-    """What a quantity limits, by its unit."""
     unit = re.split(r"[\d\s.]", quantity.strip())[-1]
     kind = next((each for each in COSTS if unit in UNITS[each]), None)
     if kind is None:
@@ -168,13 +177,9 @@ class _Replayed:
         """The setup of one seed, with one part of its world multiplied by a factor."""
         there = varied(self.run.scenario, name, factor) if "." in name else None
         setup = self.run.setup(self.label, seed, self.recordings[seed], there)
-        changes: dict[str, Callable[[Setup, float], Setup]] = {
-            "bandwidth": with_bandwidth,
-            "devices": with_slower_devices,
-            "battery": with_batteries,
-            "model": partial(with_larger_model, steps=self.steps),
-        }
-        return changes[name](setup, factor) if name in changes else setup
+        if name not in QUESTIONS:
+            return setup
+        return QUESTIONS[name].change(setup, factor, **({"steps": self.steps} if name == "model" else {}))
 
     def until_reached(self, setup: Setup, limits: Mapping[str, float]) -> Outcome:
         """Simulate until the value is reached, or a limit exceeded."""
@@ -207,9 +212,8 @@ class _Replayed:
 
     def answer(self, name: Name, seeds: Sequence[int]) -> dict[str, Any]:
         """The answer for all seeds: the boundary of the first one, made easier until every seed meets the condition."""
-        ends = {"battery": (1e6, 1e-6), "devices": (1e-3, 1e3), "model": (1e-3, 1e3)}
-        easiest, hardest = ends.get(name, (1e3, 1e-3))
-        met: float | None = hardest
+        question = QUESTIONS.get(name, QUESTIONS["bandwidth"])
+        met: float | None = question.hardest
         missed: float | None = None
         failure: Failure | None = None
         while met is not None:
@@ -217,7 +221,7 @@ class _Replayed:
             if seed is None:
                 break
             fails = partial(self.failure, seed, name)
-            met, missed = boundary(fails, easiest=easiest, missed=met)
+            met, missed = boundary(fails, easiest=question.easiest, missed=met)
             failure = fails(missed)
         figures = {} if met is None else self.figures(self.setup(seeds[0], name, met), name, met)
         why, different = failure or ("", "")

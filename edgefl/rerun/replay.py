@@ -119,20 +119,13 @@ class Replay:
         write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, software, figures=own)
 
     def _copy(self, label: str, seed: int, folder: Path, names: Iterable[str]) -> None:
-        """Copy those of these files that the finished run has."""
         run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
         for name in names:
             if (run.folder / name).exists():
                 shutil.copyfile(run.folder / name, copies.folder / name)
 
 
-def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
-    """Replay a finished run once; see :class:`Replay`."""
-    return Replay(run, methods).on(changes, out)
-
-
 def _check_changeable(changes: Overrides) -> None:
-    """Check that changes do not affect training."""
     for change in parse_overrides(changes):
         if change.path[0] not in CHANGEABLE and tuple(change.path[:2]) != ("training", "bandwidth"):
             raise UserError(

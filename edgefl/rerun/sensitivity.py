@@ -9,7 +9,6 @@ unavailable at the new time), the file gives the reason and contains no rows of 
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -73,7 +72,6 @@ def write_sensitivity(
 
 
 def _retimed(setup: Setup, recording: Recording, rounds: int, condition: Condition) -> list[RoundRow]:
-    """The rounds of a method with one seed under a condition."""
     if not rounds:
         return []
     setup = with_draw(with_bounds(with_bandwidth(setup, condition.bandwidth), condition.devices), condition.draw)
@@ -86,11 +84,7 @@ def _retimed(setup: Setup, recording: Recording, rounds: int, condition: Conditi
 
 def _table(label: str, seed: int, condition: Condition, rows: Sequence[RoundRow]) -> pa.Table:
     constant = {"label": label, "seed": seed, **condition._asdict()}
-    columns: dict[str, list[Any]] = {
-        **{name: [each] * len(rows) for name, each in constant.items()},
-        "round": [row.round for row in rows],
-        "seconds": [row.seconds for row in rows],
-        "bytes": list(itertools.accumulate(row.bytes_down + row.bytes_up for row in rows)),
-        "joules": list(itertools.accumulate(row.joules for row in rows)),
-    }
-    return pa.table({name: pa.array(columns[name], SENSITIVITY.field(name).type) for name in SENSITIVITY.names})
+    bytes = itertools.accumulate(row.bytes_down + row.bytes_up for row in rows)
+    spent = zip(rows, bytes, itertools.accumulate(row.joules for row in rows), strict=True)
+    found = [constant | {"round": row.round, "seconds": row.seconds, "bytes": b, "joules": j} for row, b, j in spent]
+    return pa.Table.from_pylist(found, schema=SENSITIVITY)

@@ -1,6 +1,6 @@
 """``edgefl verify``: check a run directory against its scenario and the rules of the model.
 
-The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent. If everything in it follows from the
+The laws in :mod:`edgefl.rerun.laws` check whether a log is consistent. If everything in it follows from the
 scenario, the run is also simulated again with its recorded training into a temporary folder, and must give the same
 rows, rounds and figures.
 """
@@ -33,8 +33,8 @@ from edgefl.record.kinds import EventKind
 from edgefl.record.rounds import OWN
 from edgefl.record.summary import SeedResult, Summary, read_run
 from edgefl.record.tables import read_events, read_parquet
+from edgefl.rerun.laws import Record, at, close, violations
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.laws import Record, at, close, violations
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained
 
@@ -113,7 +113,6 @@ def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summar
 def _broken(
     paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult, costs: StepCosts | None
 ) -> Iterator[str]:
-    """The errors of one run, as sentences."""
     try:
         record = record_of(paths, scenario, label, entry)
     except UserError as error:
@@ -123,9 +122,13 @@ def _broken(
     yield from broken
     if costs is None or broken or not isinstance(scenario, Scenario):
         return
-    for path in paths.of_finished(entry, scenario.keep_models) if _is_trained(record) else ():
-        if not path.is_file():
-            yield f"{path.name} is missing"
+    expected = {
+        paths.clients: entry.clients is not None,
+        paths.final_model: not entry.faulted and scenario.keep_models != "none",
+        paths.client_models: not entry.faulted and scenario.keep_models == "clients",
+    }
+    missing = [path for path, is_expected in expected.items() if is_expected and not path.is_file()]
+    yield from (f"{path.name} is missing" for path in missing if _is_trained(record))
     if record.emulation is None:
         yield from differences(record, scenario, label, costs)
     yield from _final_model(record, costs, paths.final_model)
@@ -145,7 +148,6 @@ def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, label: str, en
 
 
 def _is_trained(record: Record) -> bool:
-    """Whether a run was a run with training."""
     # A part may have failed before any training; then the log has the first model's digest.
     return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
 
@@ -162,8 +164,9 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
             if _is_trained(record):
                 known = recording_of(record.events)
                 entry = again.replayed(RecordedLearner(known, label, lambda name: NotTrained(known.untrained or name)))
-                if record.summary.metric.samples is not None:
-                    entry = _with_samples(entry, scenario)
+                if record.summary.metric.samples is not None and scenario.evaluation.split == "test":
+                    tested = {"samples": sum(scenario.data.describe().test)}  # that of held-out ones needs the data
+                    entry = entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
             else:
                 entry = again.timed()
         except UserError as error:
@@ -188,16 +191,7 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
     yield from _of_summary(record.summary.written(), entry.written())
 
 
-def _with_samples(entry: SeedResult, scenario: Scenario) -> SeedResult:
-    """The result with the number of test samples; without that of held-out ones, which needs the data."""
-    if scenario.evaluation.split != "test":
-        return entry
-    tested = {"samples": sum(scenario.data.describe().test)}
-    return entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
-
-
 def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:
-    """The entries of ``summary.json`` that do not follow from the scenario."""
     for name, value in derived.items():
         found, expected = recorded.get(name, value), value  # a run by an earlier build has fewer figures
         if isinstance(value, dict) and isinstance(found, dict):
@@ -208,7 +202,6 @@ def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[s
 
 
 def _final_model(record: Record, costs: StepCosts, file: Path) -> Iterator[str]:
-    """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
     digests = recording_of(record.events).digests
     if not digests or not file.is_file():
         return

@@ -49,9 +49,8 @@ class Section(Generic[Part]):
         options = {self.tag: value} if isinstance(value, str) else value
         noun = self.registry.noun
         if not isinstance(options, Mapping):
-            raise UserError(
-                f"expected {with_article(noun)} as a mapping with the key {self.tag}, found {shown(value)}", field=field
-            )
+            message = f"expected {with_article(noun)} as a mapping with the key {self.tag}, found {shown(value)}"
+            raise UserError(message, field=field)
         options = dict(options)
         try:
             name, part = part_of(self.registry, options, self.tag)
@@ -132,11 +131,7 @@ def _read_at(field: str, read: Callable[[Any], Any]) -> PlainValidator:
     return PlainValidator(reader, json_schema_input_type=Any)
 
 
-def _task(value: Any) -> TaskPart:
-    return value if isinstance(value, TaskPart) else chosen_part(TASKS, value)
-
-
-Task = Annotated[SerializeAsAny[TaskPart], _read_at("task", _task)]
+Task = Annotated[SerializeAsAny[TaskPart], _read_at("task", partial(chosen_part, TASKS))]
 
 Data = Annotated[SerializeAsAny[DataSpec], _read_at("data", data_set)]
 

@@ -113,7 +113,9 @@ def check(
         raise UserError(f"expected a mapping with the keys of a scenario, found {shown(data)}", file=file)
     with blaming_changes(changes, file):
         changed = changed_data(data, changes, folder)
-        _refuse_app(changed)
+        if FLOWER in changed:
+            only = "only simulate, scenario validate, verify, report and timeline support it"
+            raise UserError(f"this scenario runs a Flower app; {only}", field=FLOWER)
         for code in code_in(changed) if run_code else ():
             allow(code)  # before it is read, because it defines the options of its part
         with warnings.catch_warnings():
@@ -128,16 +130,11 @@ def check(
 def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: Path | None) -> dict[str, Any]:
     """The contents of a scenario file with changes and with absolute paths."""
     changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
-    changed = found_below(changed, _data_folder(changed))
+    root = changed["data"].get("root") if isinstance(changed.get("data"), Mapping) else None
+    changed = found_below(changed, data_root(root if isinstance(root, str) else None))
     _refuse_not_finite(changed)
     without_removed(changed)
     return changed
-
-
-def _data_folder(data: Mapping[str, Any]) -> Path:
-    section = data.get("data")
-    root = section.get("root") if isinstance(section, Mapping) else None
-    return data_root(root if isinstance(root, str) else None)
 
 
 def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool = True) -> Scenario:
@@ -152,14 +149,6 @@ def resolve(scenario: Options) -> dict[str, Any]:
     """
     data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
     return data
-
-
-def _refuse_app(data: Mapping[str, Any]) -> None:
-    if FLOWER in data:
-        raise UserError(
-            "this scenario runs a Flower app; only simulate, scenario validate, verify, report and timeline support it",
-            field=FLOWER,
-        )
 
 
 def _refuse_not_finite(data: Any, path: tuple[str, ...] = ()) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator
 
-from edgefl.errors import UserError, misspelt
+from edgefl.errors import UserError, locating, misspelt
 from edgefl.methods.build import method_model, recipe_in, shared_options
 from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -86,23 +86,19 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     if not isinstance(name, str) or ("python" in data and "method" in data):
         what = "the name of a method" if key == "method" else "FILE.py:NAME, and no key method"
         raise UserError(f"expected {what}, found {shown(name)}", field=f"{field}.{key}")
-    try:
+    with locating(field=field if isinstance(item, str) else f"{field}.{key}"):
         code = UserCode.of(name) if key == "python" else None
         label = _label(data.get("as", name if code is None else code.file.stem), f"{field}.as")
         if code is not None and not code.allowed():
             return _unread(data, label, field)
         recipe = recipe_in(data)
-    except UserError as error:
-        raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
     options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
     checked = validated(method_model(recipe), options, field=field, known=(key, "as"))
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
-            raise UserError(
-                f"the method '{name}' always sends the whole model and has no block scheduler; remove this key",
-                field=f"{field}.scheduler",
-            )
+            message = f"the method '{name}' always sends the whole model and has no block scheduler; remove this key"
+            raise UserError(message, field=f"{field}.scheduler")
         return ScenarioMethod(label, entry, python=data.get("python"))
     chosen = data.get("scheduler") or recipe.scheduler
     scheduler = SCHEDULER_SECTION.read(chosen, f"{field}.scheduler")
@@ -117,7 +113,6 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
 
 
 def _own_optimizer(section: Any) -> Any:
-    """The ``local.optimizer.python`` of a section."""
     for key in ("local", "optimizer", "python"):
         section = section.get(key) if isinstance(section, Mapping) else None
     return section
@@ -147,11 +142,6 @@ def _label(label: Any, field: str) -> str:
     if fault is not None:
         raise UserError(f"{fault}; found {shown(label)}", field=field)
     return str(label)
-
-
-def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
-    """The inverse of :func:`read_methods`."""
-    return [_written(method) for method in methods]
 
 
 def _written(method: ScenarioMethod) -> dict[str, Any]:
@@ -199,5 +189,5 @@ def _schema(name: str, recipe: Recipe) -> dict[str, Any]:
 Methods = Annotated[
     tuple[ScenarioMethod, ...],
     PlainValidator(read_methods, json_schema_input_type=Any),
-    PlainSerializer(write_methods, return_type=list[dict[str, Any]]),
+    PlainSerializer(lambda methods: [_written(each) for each in methods], return_type=list[dict[str, Any]]),
 ]

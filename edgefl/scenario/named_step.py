@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.choice import Codecs
@@ -71,10 +71,8 @@ def read_task(text: str) -> Task:
     >>> read_task("regression").kind
     'regression'
     """
-    try:
+    with locating(file="--task"):
         return chosen_part(TASKS, parse_yaml(text))
-    except UserError as error:
-        raise error.located(file="--task") from None
 
 
 def read_shape(text: str, *, field: str) -> tuple[int, ...]:

@@ -6,10 +6,9 @@ mappings on the path are created; whether a key is valid is checked by the scena
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,33 +19,23 @@ from edgefl.files import user_path
 from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.registry import Registry, part_of
-from edgefl.training.base import ENGINES
+from edgefl.training.engine_spec import ENGINES
 from edgefl.user_code import UserCode
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml
 
 Place = Named | Literal["root", "profile"]
 
-FILES: dict[str, Place] = {
-    "data.root": "root",
-    "network.topology.file": "file",
-    "network.links.*.*.file": "traces",
-    "network.links.*.*.python": "code",
-    "data.partition.file": "file",
-    "fleet.*.profile": "profile",
-    "fleet.*.availability.file": "file",
-    "figures.*.python": "code",
-    "flower.app": "root",
-    "methods.*.app": "root",
-    "methods.*.python": "code",
-    "methods.*.scheduler.python": "code",
-    "methods.*.profile": "profile",
-    "methods.*.local.optimizer.python": "code",
-    "protocol.python": "code",
-    "training.bandwidth.python": "code",
-    "training.local.optimizer.python": "code",
-    "training.selection.python": "code",
+_NAMING: dict[Place, str] = {
+    "root": "data.root flower.app methods.*.app",
+    "file": "network.topology.file data.partition.file fleet.*.availability.file",
+    "traces": "network.links.*.*.file",
+    "profile": "fleet.*.profile methods.*.profile",
+    "code": "network.links.*.*.python figures.*.python methods.*.python methods.*.scheduler.python protocol.python "
+    "methods.*.local.optimizer.python training.local.optimizer.python training.bandwidth.python "
+    "training.selection.python",
 }
+FILES = {path: what for what, paths in _NAMING.items() for path in paths.split()}
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
 own."""
 
@@ -61,29 +50,35 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
     {'data': {'root': '/home/me/images'}, 'fleet': [{'profile': 'raspberry-pi-5'}]}
     """
     result = copy.deepcopy(dict(data))
-    for pattern, what in (FILES | _named_by_parts(data)).items():
-        if not only_files or what in EXISTS:
-            each_at(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
+    for container, key, what in _named_in(result, FILES | _named_by_parts(data)):
+        if (only_files and what not in EXISTS) or _is_name(container[key], what):
+            continue
+        with suppress(UserError):  # the reader of the file refuses it with the name of the field
+            path = folder / user_path(container[key])
+            if what not in EXISTS or EXISTS[what](path):
+                container[key] = str(path)
     return result
 
 
 def code_in(data: Mapping[str, Any]) -> list[Path]:
     """The Python files in a scenario's data that define options, before these are read."""
     found = list[Path]()
-
-    def take(container: Any, key: Any) -> None:
-        if isinstance(container[key], str):
-            with suppress(UserError):  # the reader of the part reports it
-                found.append(UserCode.of(container[key]).file)
-
-    for pattern, what in FILES.items():
-        if what == "code":
-            each_at(data, pattern.split("."), take)
+    for container, key, what in _named_in(data, FILES):
+        with suppress(UserError):  # the reader of the part reports it
+            found += [UserCode.of(container[key]).file] if what == "code" else []
     return found
 
 
-def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:
-    found: dict[str, Named] = {}
+def _named_in(data: Any, places: Mapping[str, Place]) -> Iterator[tuple[Any, Any, Place]]:
+    """The container and the key of each text that names something, and what it names."""
+    for pattern, what in places.items():
+        for container, key in each_at(data, pattern.split(".")):
+            if isinstance(container[key], str):  # else a part, whose own field names the file
+                yield container, key, what
+
+
+def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Place]:
+    found: dict[str, Place] = {}
     for section, parts in _SECTIONS.items():
         options = data.get(section)
         if isinstance(options, Mapping):
@@ -98,9 +93,7 @@ def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:
 
 def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A copy in which paths of files that are still relative, and exist in ``folder``, start at ``folder``."""
-    if not folder.is_dir():
-        return dict(data)
-    return anchored(data, folder, only_files=True)
+    return anchored(data, folder, only_files=True) if folder.is_dir() else dict(data)
 
 
 def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,55 +106,31 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     {'data': {'root': None, 'clients': 8}}
     """
     result = copy.deepcopy(dict(data))
-    for pattern, what in (FILES | _named_by_parts(data)).items():
+    for container, key, what in _named_in(result, FILES | _named_by_parts(data)):
         if what != "profile":
-            each_at(result, pattern.split("."), _without_file if what == "code" else _emptied)
-    each_at(result, ["training", "engine", "kind"], _emptied_if_alike)
+            container[key] = container[key].rpartition(":")[2] if what == "code" else None
+    for container, key in each_at(result, ["training", "engine", "kind"]):
+        kind = container[key]
+        if kind == "auto" or (kind in ENGINES.names() and ENGINES[kind].alike):
+            container[key] = None
     if not result.get("figures"):  # earlier builds did not write it
         result.pop("figures", None)
     return result
 
 
-def _emptied(container: Any, key: Any) -> None:
-    if isinstance(container[key], str):  # else a part, whose own field names the file
-        container[key] = None
-
-
-def _without_file(container: Any, key: Any) -> None:
-    """Keep the name of an object in a Python file."""
-    container[key] = container[key].rpartition(":")[2]
-
-
-def _emptied_if_alike(container: Any, key: Any) -> None:
-    kind = container[key]
-    if kind == "auto" or (kind in ENGINES.names() and ENGINES[kind].alike):
-        container[key] = None
-
-
-def _anchor(container: Any, key: Any, folder: Path, what: Place) -> None:
-    if isinstance(container[key], str) and not _is_name(container[key], what):
-        try:
-            path = folder / user_path(container[key])
-        except UserError:
-            return  # the reader of the file refuses it with the name of the field
-        if what not in EXISTS or EXISTS[what](path):
-            container[key] = str(path)
-
-
-def each_at(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
-    """Call ``act`` with the container and the key of each value at a path; ``*`` stands for any key or index."""
+def each_at(container: Any, pattern: list[str]) -> Iterator[tuple[Any, Any]]:
+    """The container and the key of each value at a path; ``*`` stands for any key or index."""
     name, *rest = pattern
+    keys: list[Any] = []
     if isinstance(container, dict):
-        keys: list[Any] = list(container) if name == "*" else [name] if name in container else []
-    elif isinstance(container, list):
-        keys = list(range(len(container))) if name == "*" else []
-    else:
-        return
+        keys = list(container) if name == "*" else [name] if name in container else []
+    elif isinstance(container, list) and name == "*":
+        keys = list(range(len(container)))
     for key in keys:
         if rest:
-            each_at(container[key], rest, act)
+            yield from each_at(container[key], rest)
         else:
-            act(container, key)
+            yield container, key
 
 
 def _is_name(text: str, what: Place) -> bool:
@@ -179,29 +148,29 @@ class Override:
     value: Any
     origin: str
 
-    def concerns(self, field: str | None) -> bool:
-        """True if an error about ``field`` may be about this change: one of the two paths is a prefix of the other."""
-        other = tuple(field.split(".")) if field else ()
-        shorter = min(len(other), len(self.path))
-        return shorter > 0 and other[:shorter] == self.path[:shorter]
-
-    def renames(self, field: str | None) -> bool:
-        """True if this change replaced the part that ``field`` belongs to by another part with other options."""
-        return self.path[-1] in ("kind", "name", "method") and f"{field}.".startswith(".".join(self.path[:-1]) + ".")
-
-    def is_missing(self, error: UserError) -> bool:
-        """True if this change began the mapping in which a key is missing."""
-        beside = (error.field or "").split(".")[:-1] == list(self.path[:-1]) != []
-        return beside and error.message.startswith("this key is missing")
-
-    def is_quoted_in(self, message: str) -> bool:
-        """True if the message quotes a word of this change's value: "no array 'nope' in this file"."""
+    def evidence(self, error: UserError) -> int:
+        """How surely an error is about this change, from 5 to 0: not at all."""
+        field, path = tuple((error.field or "").split(".")), self.path
         words = "|".join(map(re.escape, re.findall(r"[\w./+-]*\w", str(self.value))))
-        return bool(words) and re.search(rf"(?:'|/|found |expected )(?:{words})(?![\w.]*\w)", message) is not None
+        # "no array 'nope' in this file"
+        quoted = (
+            bool(words) and re.search(rf"(?:'|/|found |expected )(?:{words})(?![\w.]*\w)", error.message) is not None
+        )
+        # "at most data.clients (5)"
+        named = any(_is_within(tuple(other.split(".")), path) for other in _DOTTED.findall(error.message))
+        if _is_within(field, path):
+            return 5 if named or quoted else 4
+        beside = path[:-1] == field[: len(path) - 1] != ()
+        if named or (beside and path[-1] in ("kind", "name", "method")):  # the part has other options
+            return 3
+        if beside and len(field) == len(path) and error.message.startswith("this key is missing"):
+            return 2  # the change began the mapping
+        return int(bool(quoted) and path[0] == field[0] and isinstance(self.value, str))
 
-    def is_named_in(self, message: str) -> bool:
-        """True if the message of another error names the field of this change: "at most data.clients (5)"."""
-        return any(self.concerns(field) for field in _DOTTED.findall(message))
+
+def _is_within(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """True if one of two paths is a prefix of the other."""
+    return all(a == b for a, b in zip(one, other, strict=False))
 
 
 Overrides = Mapping[str, Any] | Sequence[str | Override]
@@ -217,15 +186,8 @@ def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> U
     >>> str(blamed(UserError("at most data.clients (5)", field="training.cohort"), changes, "mine.yaml"))
     '--set data.clients=5: training.cohort: at most data.clients (5)'
     """
-    last_first, section = list(reversed(changes)), (error.field or "").partition(".")[0]
-    named = [change for change in last_first if change.is_named_in(error.message)]
-    quoted = [change for change in last_first if change.is_quoted_in(error.message)]
-    culprits = [change for change in last_first if change.concerns(error.field)]
-    culprits.sort(key=lambda change: change not in named and change not in quoted)
-    culprits += [change for change in last_first if change in named or change.renames(error.field)]
-    culprits += [change for change in last_first if change.is_missing(error)]
-    culprits += [change for change in quoted if change.path[0] == section and isinstance(change.value, str)]
-    return error.located(file=culprits[0].origin if culprits else file)
+    culprit = max(reversed(changes), key=lambda change: change.evidence(error), default=None)
+    return error.located(file=culprit.origin if culprit and culprit.evidence(error) else file)
 
 
 @contextmanager
@@ -283,7 +245,7 @@ def overridden(data: Mapping[str, Any], changes: Sequence[Override]) -> dict[str
         container: Any = result
         for depth, name in enumerate(change.path[:-1]):
             container = _entered(container, name, change, depth)
-        _replace(container, change)
+        container[_key(container, change.path[-1], change, len(change.path) - 1)] = copy.deepcopy(change.value)
     return result
 
 
@@ -301,11 +263,6 @@ def _entered(container: Any, name: str, change: Override, depth: int) -> Any:
     return inner
 
 
-def _replace(container: Any, change: Override) -> None:
-    key = _key(container, change.path[-1], change, len(change.path) - 1)
-    container[key] = copy.deepcopy(change.value)
-
-
 def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
     if isinstance(container, dict):
         # Keys in a file may be numbers (a link called 5); keys in a path are texts.
@@ -314,9 +271,6 @@ def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
     if not name.isascii() or not name.isdigit() or int(name) >= len(container):
         last = len(container) - 1
         expected = f"an index from 0 to {last}" if container else "no item, because the list is empty"
-        raise UserError(
-            f"{place} is a list: expected {expected}, found {shown(name)}",
-            field=".".join(change.path),
-            file=change.origin,
-        )
+        message = f"{place} is a list: expected {expected}, found {shown(name)}"
+        raise UserError(message, field=".".join(change.path), file=change.origin)
     return int(name)

@@ -9,7 +9,8 @@ import torch
 from pydantic import BaseModel
 
 from edgefl.data.federated import reads_samples, shard_sizes
-from edgefl.data.partitions import ByFile, Flwr, Natural
+from edgefl.data.partitions.by_owner import ByFile, Natural
+from edgefl.data.partitions.flwr import Flwr
 from edgefl.data.sharding import Integers
 from edgefl.errors import Note, UserError
 from edgefl.fleet import DeviceProfile, assign
@@ -149,7 +150,12 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> li
                 warnings.warn(
                     f"methods.{index}.scheduler: bonus_scale and lam have no effect: {choice}", Note, stacklevel=1
                 )
-    _rehearse_batches(scenario, model, methods)
+    if has_library_norms(model):  # the seeds whose shards are known; where images must be read first, the first seed
+        split = scenario.evaluation.split
+        for each in scenario.seeds[:1] if reads_samples(scenario.data, split) else scenario.seeds:
+            with built_at("data"):
+                samples = shard_sizes(scenario.data, each, split)
+            check_last_batches(model, methods, samples)
     return methods
 
 
@@ -181,18 +187,6 @@ def _compare_with_pytorch(scenario: Scenario, model: BlockModel, *, limited: boo
         warnings.warn(f"model: {sentence}", Note, stacklevel=1)
 
 
-def _rehearse_batches(scenario: Scenario, model: BlockModel, methods: Sequence[Method]) -> None:
-    """Check the last batches of the seeds whose shards are known; where images must be read first, the first seed's."""
-    if not has_library_norms(model):
-        return
-    split = scenario.evaluation.split
-    seeds = scenario.seeds[:1] if reads_samples(scenario.data, split) else scenario.seeds
-    for seed in seeds:
-        with built_at("data"):
-            samples = shard_sizes(scenario.data, seed, split)
-        check_last_batches(model, methods, samples)
-
-
 def _rehearse_network(scenario: Scenario) -> list[TraceFigures]:
     network, traces = scenario.network, list[TraceFigures]()
     for name, link in network.links.items():
@@ -212,9 +206,7 @@ def _rehearse_network(scenario: Scenario) -> list[TraceFigures]:
 
 def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: Integers) -> None:
     """Check, from ``samples [clients]``, that no client has a batch of one if the model cannot be trained with it."""
-    if not has_library_norms(model):
-        return
-    for method in methods:
+    for method in methods if has_library_norms(model) else ():
         local, sizes = method.local, samples if method.objective.server is None else samples.sum(keepdims=True)
         one = 1 % local.batch
         alone = {

@@ -1,7 +1,5 @@
 """Options that earlier builds had: a scenario that sets one is refused by a sentence that names what replaces it."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
@@ -52,4 +50,5 @@ REMOVED = (
 def without_removed(data: dict[str, Any]) -> None:
     """Drop what had no effect from a scenario's plain data; UserError for other options that do not exist any more."""
     for option in REMOVED:
-        each_at(data, option.path.split("."), option.leave)
+        for container, key in each_at(data, option.path.split(".")):
+            option.leave(container, key)

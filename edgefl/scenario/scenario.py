@@ -13,9 +13,9 @@ from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
-from edgefl.input_file import parts_of as nested_parts
+from edgefl.input_file import parts_of
 from edgefl.methods.build import build_method
-from edgefl.methods.fits import Need, Part, check, parts_of
+from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.figures import Quantity
@@ -35,13 +35,12 @@ from edgefl.scenario.sections import (
     quantity_of,
     values_of,
 )
-from edgefl.scheduling.selection.uniform import Fixed
+from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
+from edgefl.simulation.cost_specs import AnyOverhead, CostSpec, MeasuredCost, RoundOverhead, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failures
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.work import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation import CalibrationSpec
 from edgefl.validation import first_repeated, validated
@@ -61,9 +60,8 @@ def check_world(scenario: Any, metric: Metric) -> None:
     clients, links = scenario.data.clients, scenario.network.links
     for index, failure in enumerate(scenario.failures):
         if isinstance(failure, Crash) and failure.client >= clients:
-            raise UserError(
-                f"expected a client from 0 to {clients - 1}, found {failure.client}", field=f"failures.{index}.client"
-            )
+            message = f"expected a client from 0 to {clients - 1}, found {failure.client}"
+            raise UserError(message, field=f"failures.{index}.client")
     for index, group in enumerate(scenario.fleet):
         if group.link not in links:
             hint = nearest(group.link, links)
@@ -160,7 +158,7 @@ class Scenario(Options):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if any(isinstance(part, Unread) for part in nested_parts(self)):
+        if any(isinstance(part, Unread) for part in parts_of(self)):
             return self  # the scenario of a run directory, which was checked when the run began
         self._check_lists()
         self._check_cohort()
@@ -185,19 +183,16 @@ class Scenario(Options):
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")
         check_world(self, self.task.measured)
         if self.personalisation is not None and self.data.test != "partitioned":
-            raise UserError(
-                f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",
-                field="personalisation",
-            )
+            message = f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'"
+            raise UserError(message, field="personalisation")
 
     def _check_cohort(self) -> None:
         cohort, clients = self.training.cohort, self.data.clients
         if cohort > clients:
             raise UserError(f"expected at most data.clients ({clients}), found {cohort}", field="training.cohort")
         if (most := self.protocol.under_way(cohort)) > clients:
-            raise UserError(
-                f"expected at most data.clients ({clients}) at one time, found {most}", field=self.protocol.under_way_by
-            )
+            message = f"expected at most data.clients ({clients}) at one time, found {most}"
+            raise UserError(message, field=self.protocol.under_way_by)
         if (attacks := sum(isinstance(each, Malicious) for each in self.failures)) > 1:
             raise UserError(f"expected one entry malicious, found {attacks}", field="failures")
         if (attack := attack_of(self.failures)) is not None and not attack.count(clients):
@@ -208,9 +203,8 @@ class Scenario(Options):
             if max(spec.clients) >= clients:
                 raise UserError(f"expected clients from 0 to {clients - 1}, found {max(spec.clients)}", field=field)
             if len(spec.clients) < cohort:
-                raise UserError(
-                    f"expected at least training.cohort ({cohort}) clients, found {len(spec.clients)}", field=field
-                )
+                message = f"expected at least training.cohort ({cohort}) clients, found {len(spec.clients)}"
+                raise UserError(message, field=field)
         local = self.training.local
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
@@ -225,14 +219,14 @@ class Scenario(Options):
         task: dict[Need, str] = {} if self.task.classes else {"classes": f"task '{self.task.kind}' has none"}
         world: dict[Need, str] = {**self._taken_by_network(), **protocol.takes(), **task}
         parts = [
-            Part(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
-            Part(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
-            Part(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
+            Requirement(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
+            Requirement(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
+            Requirement(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
         ]
         if (attack := attack_of(self.failures)) is not None and attack.kind == "label_flip":
-            parts.append(Part("an attack by label_flip", frozenset({"classes"}), "failures"))
+            parts.append(Requirement("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
-            parts.append(Part("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
+            parts.append(Requirement("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
         check(parts, world)
         if selector.waits() and protocol.has_rounds:
             early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"
@@ -246,7 +240,7 @@ class Scenario(Options):
                 updates = protocol.gathered(training.cohort)
                 attackers = 0 if attack is None else attack.count(updates)
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
-                check(parts_of(method), protocol.takes(method.weighting), early)
+                check(method.parts(), protocol.takes(method.weighting), early)
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

@@ -26,20 +26,9 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SweepMetric = Literal["accuracy", "best", "ema"]
 
 PublishedMetric = Literal[
-    "accuracy",
-    "accuracy_best",
-    "accuracy_ema",
-    "accuracy_personalised",
-    "accuracy_gain",
-    "loss",
-    "rounds_to",
-    "seconds_to",
-    "bytes_to",
-    "rounds",
-    "seconds",
-    "seconds_a_round",
-    "bytes",
-]
+    "accuracy", "accuracy_best", "accuracy_ema", "accuracy_personalised", "accuracy_gain", "loss",
+    "rounds_to", "seconds_to", "bytes_to", "rounds", "seconds", "seconds_a_round", "bytes",
+]  # fmt: skip
 _OF_CLIENTS = ("accuracy_personalised", "accuracy_gain")
 """Metrics that exist only at the end of a run."""
 

@@ -1,11 +1,9 @@
 """What a run has spent, as in the log; its budgets, its targets, and how it ends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import simpy
 from pydantic import Field
@@ -13,50 +11,10 @@ from pydantic import Field
 from edgefl.fleet import FleetAssignment
 from edgefl.fleet.battery import Charges
 from edgefl.options import Options
+from edgefl.record.events import EventLog
 from edgefl.record.figures import Totals
 from edgefl.record.metric import Metric
 from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
-
-if TYPE_CHECKING:
-    from edgefl.record.events import EventLog
-
-
-class FrontBlocks:
-    """The blocks that a job trains without a download for it: its *front blocks*.
-
-    A job that receives the last α of M blocks has M-α front blocks. They are the client's own, from the end of the last
-    job that it computed. A front block's *age* is the number of rounds (aggregations) between the model that the job
-    starts from and the model from which the client last received that block, for a job that it computed or as a
-    broadcast. All clients begin with the first model, so the age of a block that was never sent is counted from there.
-
-    Every front block of every job that was computed to its end counts once, even if its update was late. So the mean
-    age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every second round
-    sends the whole model, and about N/K or more where K of N clients are drawn.
-
-    >>> front = FrontBlocks(4)
-    >>> front.trained(client=7, round=0, alpha=4), front.trained(client=7, round=5, alpha=2)
-    ((0, 0), (2, 10))
-    >>> front.trained(client=7, round=6, alpha=1)
-    (3, 13)
-    """
-
-    def __init__(self, blocks: int) -> None:
-        self._blocks = blocks
-        self._sent: dict[int, list[int]] = {}
-
-    def received(self, client: int, round: int) -> None:
-        """The client has received the whole model of ``round`` (from 0) without a job."""
-        self._sent[client] = [round] * self._blocks
-
-    def trained(self, client: int, round: int, alpha: int) -> tuple[int, int]:
-        """Add a client's computed job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent.
-
-        Returns the number of its front blocks, and the sum of their ages in rounds.
-        """
-        front = self._blocks - alpha
-        kept = self._sent.get(client, [0] * self._blocks)[:front]
-        self._sent[client] = kept + [round] * alpha
-        return front, round * front - sum(kept)
 
 
 class BudgetSpec(Options, allow_inf_nan=False):
@@ -113,14 +71,6 @@ class Limits:
     def seconds(self) -> Budget | None:
         return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
 
-    def newly_exhausted(self, spent: Totals) -> list[Budget]:
-        """Budgets that the totals have newly exceeded; each is returned once."""
-        crossed = [each for each in self.budgets if not each.exhausted and each.kind != "seconds"]
-        crossed = [budget for budget in crossed if not at_most(spent[budget.kind], budget.limit)]
-        for budget in crossed:
-            budget.exhausted = True
-        return crossed
-
     def round_ended(self, spent: Totals, metric: float, ema: float) -> list[Target]:
         """Record what was spent up to a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
@@ -140,17 +90,14 @@ class Limits:
 class Accounts:
     """Updates the totals and the charges of the batteries, and ends the run when a budget is exhausted.
 
-    ``charges`` is None if no device has a battery, or a radio that draws energy outside transfers. ``stopped``
-    triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
+    ``stopped`` triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
     """
 
     def __init__(
         self, env: simpy.Environment, log: EventLog, fleet: FleetAssignment, seed: int, limits: Limits, *, goes_on: bool
     ) -> None:
         self.totals = Totals()
-        batteries, radios = zip(*((each.battery, each.power.radio) for each in fleet.profiles), strict=True)
-        powered = any(batteries) or any(each.tail or each.promotion for each in radios)
-        self.charges = Charges(list(batteries), fleet.group, seed) if powered else None
+        self.charges = Charges([each.battery for each in fleet.profiles], fleet.group, seed)
         self.stopped: simpy.Event = env.event()
         self._env = env
         self._log = log
@@ -159,17 +106,19 @@ class Accounts:
 
     def drew(self, client: int, joules: float) -> None:
         self.totals.charge("joules", joules)
-        if self.charges is not None:
-            self.charges.draw(client, joules, self._env.now)
+        self.charges.draw(client, joules, self._env.now)
 
     def check(self) -> None:
-        for budget in self._limits.newly_exhausted(self.totals):
-            self.exhausted(budget.kind, budget.limit)
+        for budget in self._limits.budgets:
+            if not budget.exhausted and not at_most(self.totals[budget.kind], budget.limit):
+                self.exhaust(budget)
 
-    def exhausted(self, kind: str, limit: float) -> None:
-        self._log.write(self._env.now, "budget", item=kind, value=limit)
+    def exhaust(self, budget: Budget) -> None:
+        """The run has spent more than a budget, or as much time."""
+        budget.exhausted = True
+        self._log.write(self._env.now, "budget", item=budget.kind, value=budget.limit)
         if not self._goes_on:
-            self.stop(kind)
+            self.stop(budget.kind)
 
     def stop(self, reason: str) -> None:
         """End the run at this instant, once."""

@@ -1,21 +1,24 @@
-"""The options of ``cost:``: how the FLOPs and seconds of local training are determined."""
+"""The options of ``cost:`` and ``round_overhead:``: how the FLOPs and seconds of a client's part are determined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from edgefl.errors import UserError
+from edgefl.errors import nearest
+from edgefl.fleet import DeviceProfile
+from edgefl.fleet.figure import Bounds
 from edgefl.network.specs import redraw_rule
-from edgefl.options import Options, kind_or
+from edgefl.options import Options, kind_or, of_kind
 from edgefl.randomness import generator
 from edgefl.units import Seconds, ShortSeconds
+from edgefl.validation import as_validator
 
 
 class MeasuredCost(Options):
@@ -35,29 +38,21 @@ class PaperCost(Options):
     kind: Literal["paper"] = Field(description="paper: FedBR's Eqs. 3-4 instead of the executed operators")
 
 
-class SecondsRange(Options, allow_inf_nan=False):
+class SecondsRange(Bounds, allow_inf_nan=False):
     """The range U(low, high) of a method's seconds of local training in one round."""
 
     low: Annotated[ShortSeconds, Field(ge=0)] = Field(description="minimum seconds of local training in a round")
     high: Annotated[ShortSeconds, Field(ge=0)] = Field(description="maximum seconds of local training in a round")
-
-    @model_validator(mode="after")
-    def _low_before_high(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low at most high, found low {self.low:g} and high {self.high:g} s")
-        return self
 
 
 def _range(value: Any) -> Any:
     return {"low": value, "high": value} if isinstance(value, int | float | str) else value
 
 
+@as_validator
 def _rounds(value: Any) -> Any:
     if isinstance(value, str):
-        try:
-            kind, amount = redraw_rule(value)
-        except UserError as error:
-            raise ValueError(str(error)) from None
+        kind, amount = redraw_rule(value)
         if kind != "rounds":
             raise ValueError(f"expected a number of rounds, '10 rounds', found '{value}'")
         return int(amount)
@@ -119,3 +114,45 @@ class ComputeSeconds:
         """Every client's seconds in a round (from 0), shape ``[clients]``."""
         place = self._place(0 if self._redraw is None else round // self._redraw)
         return np.asarray(self._range.low + (self._range.high - self._range.low) * place, np.float64)
+
+
+FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 0.2}}
+"""flower: a process for each message (1.1x, SuperNode); flower-grpc: one process for all rounds (`start_client`)."""
+
+
+class RoundOverhead(Options):
+    """What a participation takes in addition to its transfers and its training, before it trains and before it sends.
+
+    The client is idle in this time, and its radio sleeps.
+    """
+
+    start: ShortSeconds = Field(
+        default=0.0, description="to start a process and to load its data, on a core of speed 1"
+    )
+    wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
+    per_megabyte: Seconds = Field(
+        default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
+    )
+
+    def before_training(self, device: DeviceProfile, received: float) -> float:
+        """Seconds on a device after it has received so many bytes."""
+        return self.wait + (self.start + self.per_megabyte * received / 1e6) / device.core_speed
+
+    def before_sending(self, device: DeviceProfile, sent: float) -> float:
+        return self.per_megabyte * sent / 1e6 / device.core_speed
+
+
+def _of_framework(value: Any) -> Any:
+    """A name, or a mapping with a ``kind``, has the figures of that framework, except those that it gives."""
+    if value == "none":
+        return {}
+    if not isinstance(value := of_kind(value), dict) or "kind" not in value:
+        return value
+    given = {name: figure for name, figure in value.items() if name != "kind"}
+    if value["kind"] not in FRAMEWORKS:
+        raise ValueError(f"unknown kind; {nearest(str(value['kind']), FRAMEWORKS)}")
+    return {**FRAMEWORKS[value["kind"]], **given}
+
+
+AnyOverhead = Annotated[RoundOverhead, BeforeValidator(_of_framework)]
+"""``round_overhead:`` of a scenario: ``none``, ``flower`` or ``{kind: flower}``, or the seconds."""

@@ -85,7 +85,6 @@ class Decisions:
         return self._world.presence.attendance.share(clients, now + begin, now + end)
 
     def _waits(self, cohort: list[int]) -> list[int]:
-        """Note since when no cohort could be picked."""
         if cohort:
             self.waits_since = None
         elif self.waits_since is None:
@@ -109,13 +108,21 @@ class Decisions:
 
         0 over a link that is down now.
         """
-        world, setup = self._world, self._world.setup
-        down, up = world.bytes_of(client, round, None if setup.scheduler is None else 1)
-        seconds = world.traffic.foreseen(client, "down").seconds(down) + world.framework(client, down, up)
-        seconds += world.traffic.foreseen(client, "up").seconds(up)
-        if not self._shortens:
-            seconds += world.foreseen_compute(client, round, world.work.of(client, setup.sizes.blocks))
+        alpha = None if self._world.setup.scheduler is None else 1
+        seconds = sum(self._foreseen(client, round, alpha, work=not self._shortens))
         return seconds if math.isfinite(seconds) else 0.0
+
+    def _foreseen(
+        self, client: int, round: int, alpha: int | None = None, *, work: bool = True
+    ) -> tuple[float, float, float]:
+        """Predicted seconds of the download, of the framework and the ``work``, and of the upload."""
+        world = self._world
+        down, up = world.bytes_of(client, round, alpha)
+        seconds = world.framework(client, down, up)
+        if work:
+            seconds += world.foreseen_compute(client, round, world.work.of(client, world.setup.sizes.blocks))
+        downlink, uplink = world.traffic.foreseen(client, "down"), world.traffic.foreseen(client, "up")
+        return downlink.seconds(down), seconds, uplink.seconds(up)
 
     def chose(self, round: int, cohort: Sequence[int]) -> None:
         """Log the cohort of a round: at its pick or, if clients were asked for losses, when all have answered."""
@@ -220,7 +227,10 @@ class Decisions:
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
             world.work.predicted(
-                client, blocks, transfer + world.framework(client, *world.bytes_of(client, round)), world.heat(client)
+                client,
+                blocks,
+                transfer + world.framework(client, *world.bytes_of(client, round)),
+                world.heat.of(client, world.env.now),
             )
             for client, transfer in zip(cohort, transfers, strict=True)
         ]
@@ -260,17 +270,7 @@ class Decisions:
 
     def _of_round(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
         """The predicted seconds of a round with the whole model for each client; the framework's count as computing."""
-        world, rows = self._world, []
-        for client in clients.tolist():
-            down, up = world.bytes_of(client, round)
-            work = world.work.of(client, world.setup.sizes.blocks)
-            rows.append(
-                (
-                    world.traffic.foreseen(client, "down").seconds(down),
-                    world.foreseen_compute(client, round, work) + world.framework(client, down, up),
-                    world.traffic.foreseen(client, "up").seconds(up),
-                )
-            )
+        rows = [self._foreseen(client, round) for client in clients.tolist()]
         return Foreseen(*np.array(rows, np.float64).reshape(-1, 3).T.copy())
 
     def _charge(self, round: int, clients: NDArray[np.int64]) -> Charge:
@@ -280,7 +280,7 @@ class Decisions:
         power = world.traffic.power
         foreseen = self._of_round(round, clients)
         for place, client in enumerate(clients.tolist()):
-            if power is None or not power.charges.has(client):
+            if not power.charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
             down_bytes, up_bytes = world.bytes_of(client, round)

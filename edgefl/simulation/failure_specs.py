@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from edgefl.data.attackers import Malicious
-from edgefl.errors import UserError
+from edgefl.errors import locating
 from edgefl.fleet.availability import joined
 from edgefl.network.topology import Topology
 from edgefl.options import Options
@@ -84,10 +84,8 @@ def check_outages(failures: Sequence[object], topology: Topology) -> None:
     """Check that the network has every link that fails."""
     for index, each in enumerate(failures):
         for source, target in each.directions if isinstance(each, Outage) else ():
-            try:
+            with locating(field=f"failures.{index}.link"):
                 topology.link(source, target)
-            except UserError as error:
-                raise error.located(field=f"failures.{index}.link") from None
 
 
 def spans_of(failures: Iterable[object], kind: type[Crash | Outage]) -> dict[Any, list[Span]]:

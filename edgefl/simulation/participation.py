@@ -1,29 +1,33 @@
-"""One client's participation in one round: download, compute, upload."""
+"""One client's part in one round: download, compute, upload."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Literal
 
 import simpy
 
-from edgefl.fleet import Direction
+from edgefl.fleet import Direction, Pace
 from edgefl.methods.parts.payload import BASE, Downlink, Part
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
-from edgefl.simulation.presence import Participant
-from edgefl.simulation.work import Pace, Plan, Work
+from edgefl.simulation.traffic import Delivery
+from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
 from edgefl.units import slack
 
-Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
+Life = Generator[simpy.Event, object, None]
 
 
-class Participation(Participant):
-    """A client of the cohort, from the start of the round until its update has arrived or the round has closed."""
+class Participation:
+    """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
+
+    Its life is a generator, a process of the world that waits at each ``yield``. What ends the participation closes the
+    generator, so nothing after a wait happens.
+    """
 
     def __init__(
         self,
@@ -31,138 +35,151 @@ class Participation(Participant):
         client: int,
         round: int,  # the round, which is also the model version that it trains from
         downlink: Downlink,
+        work: Work,
         *,
-        chosen: int | None,  # the number of blocks from the block scheduler, if there is one
-        # on_downloaded, on_left: called when it holds everything (or never will), and when its participation has
-        # ended: it has arrived, was refused, or has dropped out
-        on_downloaded: Callable[[Participation], None],
+        # on_left, on_downloaded: called when its participation has ended (it has arrived, was refused, or has dropped
+        # out), and when it holds everything or never will
         on_left: Callable[[Participation], None],
+        on_downloaded: Callable[[Participation], None] = lambda _: None,
+        chosen: int | None = None,  # the number of blocks from the block scheduler, if there is one
         prefetch: Prefetch | None = None,
         closes: float = math.inf,  # virtual time at which its round closes at the latest, if that is known
         # the time that it reserves for its upload, in multiples of its predicted seconds, if it takes fewer local steps
         # so that its update arrives before that; None: it takes all
         reserve: float | None = None,
-        plan: Plan | None = None,
+        # the job is submitted to the learner before the download, because the model version that is sent may no longer
+        # be the latest after it
+        submit_first: bool = False,
     ) -> None:
-        plan = plan or Plan()
-        self.work: Work = world.work.of(client, plan.blocks or downlink.alpha, plan.steps)
-        super().__init__(world.env, world.next_job(client, round, self.work.alpha, self.work.steps))
-        self.world = world
-        self.downlink = downlink
+        self.world, self.client, self.round = world, client, round
+        self.downlink = downlink  # the parts that it is sent
+        self.work = work
+        self.job = world.next_job(client, round, work.alpha, work.steps)
+        self.phase: Literal["download", "compute", "upload", "arrived", "dropped"] = "download"
         self.prefetch = prefetch  # complete or not, until it begins
-        self.phase: Phase = "download"
+        self.entered = False  # whether it began; false if something since its selection prevented this
+        self.refused = False  # whether its device has too little memory
+        self.compute_seconds = 0.0
+        self.hidden_seconds = 0.0  # transfer seconds before the round began
+        self.relay_seconds = 0.0  # the additional seconds of its cell's own transfers
+        # Virtual time at which its update was complete at the server (or at its cell, where cells average); NaN before.
+        self.arrived_at = math.nan
+        self.reached_at = math.nan  # the same for the server in all cases
         self.cut_off_at = math.nan  # virtual time at which its round closed without it, if that ended it
-        self._chosen = chosen
-        self._closes, self._reserve = closes, reserve
-        self._on_downloaded = on_downloaded
-        self._on_left = on_left
+        self._env = world.env
+        self._life = self._live(submit_first=submit_first)
+        self._since = self._env.now  # when its present phase began
+        self._transfers: list[tuple[float, float]] = []  # beginning and end of each completed one
+        self._chosen, self._closes, self._reserve = chosen, closes, reserve
+        self._on_left, self._on_downloaded = on_left, on_downloaded
         self._deliveries: list[Delivery] = []
         self._retries = world.setup.protocol.retries
-        self._attempt = 0
         self._announced = self._submitted = False
 
     @property
-    def _over(self) -> bool:
-        return self.phase in ("arrived", "refused", "dropped")
+    def over(self) -> bool:
+        return self.phase in ("arrived", "dropped")
 
     def played(self, blocks: int) -> int:
         """The α of this participation: the scheduler's choice, or M if the client received the whole model."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
 
-    def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
-        """The client's participation as a SimPy process.
+    @property
+    def exposed_seconds(self) -> float:
+        """Its transfer seconds within the round."""
+        return sum((ended - began for began, ended in self._transfers), 0.0)
 
-        ``submit_first`` submits the job to the learner before the download instead of after it, because the model
-        version that is sent may no longer be the latest by then.
-        """
-        self._phases.begin()
-        hindrance = self.world.presence.enters(self)
-        if hindrance is not None:
+    def transfers_since(self, moment: float) -> tuple[float, float]:
+        """Its transfer seconds after and before a given time: those that lengthened a round that began then, or not."""
+        after = sum(max(0.0, ended - max(began, moment)) for began, ended in self._transfers)
+        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self._transfers)
+        return after + self.relay_seconds, self.hidden_seconds + before
+
+    def begin(self) -> None:
+        self._env.process(self._life)
+
+    def _live(self, *, submit_first: bool = False) -> Life:
+        self._since = self._env.now
+        if (hindrance := self.world.presence.enters(self.client, self.quit)) is not None:
             self.quit(hindrance)
             return
         self.entered = True
         if submit_first:
             self._submit()
         self._deliveries = self._start_download()
-        yield from self._work_through()
+        yield from self._attempt()
 
-    def _work_through(self) -> Generator[simpy.Event, object, None]:
-        world, attempt = self.world, self._attempt
-        if not (yield from self._receive(attempt)):
-            return
-        world.waited(*self.job.place, self._phases.end_transfer())
-        world.has_base.add(self.client)
-        if self.downlink.alpha == world.setup.sizes.blocks:
-            world.held[self.client] = self.round
-        self.announce()
-
-        again = world.begun(self.client, self.round)
-        self.pace = world.pace(self.client, self.round, self.work, again)
-        steps = self._affordable_steps()
-        if not steps < self.work.steps:
-            seconds = self.pace.seconds
-        elif steps:
-            seconds = self.pace.until(world.work.begun(self.work, steps)[0])
-        else:
-            self._give_up()
-            return
-        if steps != self.job.steps:
-            self.job = replace(self.job, steps=steps)
-        self.phase = "compute"
-        # A job that may restart is submitted when it is complete: it may take fewer steps the second time.
-        if not self._retries:
-            self._submit()
-        world.presence.computes(self, seconds, again)
-        world.compute_started(self.job, self.work)
-        yield world.computing(self.job, self.work, seconds)
-        if not self._still("compute", attempt):
-            return
-        self._submit()
-        spent = self._phases.end()
-        self.compute_seconds += spent
-        if world.trainer is not None:
-            whole = spent / world.work.begun(self.work, steps)[0]
-            self.pace = Pace(whole, whole)
-        world.compute_ended(self.job, self.work, self.pace)
-        world.last_job[self.client] = self.job.id
-
-        self.phase = "upload"
-        if not (yield from self._return(attempt)):
-            return
-        world.waited(*self.job.place, self._phases.end_transfer())
-        self.phase = "arrived"
-        self.arrived_at = self.reached_at = self._env.now
-        world.presence.leaves(self)
-        self._on_left(self)
-
-    def _receive(self, attempt: int) -> Generator[simpy.Event, object, bool]:
-        """Wait for the download, and the framework; False if the participation ended or restarted in this time."""
+    def _attempt(self) -> Life:
+        world = self.world
         for delivery in self._deliveries:
             if delivery.ended is None:
                 yield delivery
-            if not self._still("download", attempt):
-                return False
-        device = self.world.setup.fleet.profile_of(self.client)
-        received = sum(part.bytes for part in self.downlink.parts)
-        if seconds := self.world.setup.overhead.before_training(device, received):
+        if seconds := world.before_training(self.client, sum(part.bytes for part in self.downlink.parts)):
             yield self._env.timeout(seconds)
-        return self._still("download", attempt)
+        self._end_transfer()
+        self._received()
 
-    def _return(self, attempt: int) -> Generator[simpy.Event, object, bool]:
-        """Wait for the framework, and the upload; False if the participation ended or restarted in this time."""
-        device, parts = self.world.setup.fleet.profile_of(self.client), self.world.uplink(self.client, self.work.alpha)
-        self._deliveries = []
-        if seconds := self.world.setup.overhead.before_sending(device, sum(part.bytes for part in parts)):
+        if self.work.fits:
+            again = world.begun(self.client, self.round)
+            self.pace = world.pace(self.client, self.round, self.work, again)
+            seconds, steps = self.pace.seconds, self._affordable_steps()
+            if steps < self.work.steps:
+                if not steps:  # even one would be late
+                    self.phase = "dropped"
+                    world.presence.leaves(self.client)
+                    self.lose("dropped")
+                    self._on_left(self)
+                    return
+                seconds = self.pace.until(world.work.begun(self.work, steps)[0])
+            if steps != self.job.steps:
+                self.job = replace(self.job, steps=steps)
+            self.phase = "compute"
+            # A job that may restart is submitted when it is complete: it may take fewer steps the second time.
+            if not self._retries:
+                self._submit()
+            if (part := world.presence.accidents.after(self.client, self.round, again)) < 1:
+                self._env.timeout(part * seconds).callbacks.append(lambda _: self.quit("accident"))
+            world.compute_started(self.job, self.work)
+            yield world.computing(self.job, self.work, seconds)
+            self._submit()
+            spent = self._end_phase()
+            self.compute_seconds += spent
+            if world.trainer is not None:
+                whole = spent / world.work.begun(self.work, steps)[0]
+                self.pace = Pace(whole, whole)
+            world.compute_ended(self.job, self.work, self.pace)
+
+        self.phase = "upload"
+        parts = self._returned()
+        if seconds := world.before_sending(self.client, sum(part.bytes for part in parts)):
             yield self._env.timeout(seconds)
-            if not self._still("upload", attempt):
-                return False
         self._deliveries = [self._send("up", parts)]
         yield self._deliveries[0]
-        return self._still("upload", attempt)
+        self._end_transfer()
+        self.phase = "arrived"
+        self.arrived_at = self.reached_at = self._env.now
+        world.presence.leaves(self.client)
+        self._arrived()
+        self._on_left(self)
+
+    def _received(self) -> None:
+        """It has everything that it needs to compute."""
+        record = self.world.clients[self.client]
+        record.has_base = True
+        if self.downlink.alpha == self.world.setup.sizes.blocks:
+            record.held = self.round
+        self.announce()
+
+    def _returned(self) -> Sequence[Part]:
+        """What it uploads."""
+        return self.world.uplink(self.client, self.work.alpha)
+
+    def _arrived(self) -> None:
+        """Its upload is complete."""
 
     def refuse(self) -> None:
         """The device does not have enough memory for the job: nothing is sent or trained."""
-        self.phase = "refused"
+        self.refused, self.phase = True, "dropped"
         self.world.refused(self.job, self.work)
         self.announce()
         self._on_left(self)
@@ -170,9 +187,10 @@ class Participation(Participant):
     def quit(self, reason: str) -> None:
         """The device drops out of the round: its activity is aborted, and the other clients continue.
 
-        After an accident it restarts, as many times as the protocol allows.
+        After an accident it restarts, as many times as the protocol allows. No effect if its participation has ended,
+        nor of an accident if its computation has.
         """
-        if self._over:
+        if self.over or (reason == "accident" and self.phase != "compute"):
             return
         if reason == "accident" and self._retries:
             self._begin_anew()
@@ -184,9 +202,11 @@ class Participation(Participant):
 
     def drop(self, fate: Lost) -> None:
         """The round closes (``late``), or the run ends, without this client: its activity is aborted."""
-        if self._over:
+        if self.over:
             return
         phase, self.phase = self.phase, "dropped"
+        if getgeneratorstate(self._life) != GEN_RUNNING:  # else it returns by itself
+            self._life.close()
         if fate == "late":
             self.cut_off_at = self._env.now
         if self.prefetch is not None:
@@ -196,8 +216,13 @@ class Participation(Participant):
         elif self.entered:
             for delivery in self._deliveries:
                 self.world.traffic.cancel(delivery)
-            self.world.waited(*self.job.place, self._phases.end())
-        self.world.presence.leaves(self)
+            self.world.waited(*self.job.place, self._end_phase())
+        if self.entered:
+            self.world.presence.leaves(self.client)
+        self.lose(fate)
+
+    def lose(self, fate: Lost) -> None:
+        """Its bytes and its update are of no use."""
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
         self.world.lost(*self.job.place, fate)
@@ -205,8 +230,7 @@ class Participation(Participant):
     def strand(self) -> None:
         """Its update has arrived at its cell, which could not return it to the server."""
         self.phase = "dropped"
-        self.world.setup.learner.discard(self.job.id)
-        self.world.lost(*self.job.place, "dropped")
+        self.lose("dropped")
         self.world.wrote("dropout", *self.job.place, item="backhaul")
 
     def announce(self) -> None:
@@ -218,17 +242,18 @@ class Participation(Participant):
     def _begin_anew(self) -> None:
         """After an accident the device has lost its downloads and its computation; all but a base is sent again."""
         self._retries -= 1
-        self._attempt += 1
+        self._life.close()
         self._break_off_computing()
         self.world.wrote("dropout", *self.job.place, item="accident")
         self.world.lost(*self.job.place, "retried")
         self.phase = "download"
-        kept = (BASE,) if self.client in self.world.has_base else ()
+        kept = (BASE,) if self.world.clients[self.client].has_base else ()
         self._deliveries = [self._send("down", [part for part in self.downlink.parts if part.name not in kept])]
-        self.world.env.process(self._work_through())
+        self._life = self._attempt()
+        self.begin()
 
     def _break_off_computing(self) -> None:
-        seconds = self._phases.end()
+        seconds = self._end_phase()
         self.compute_seconds += seconds
         self.world.compute_broken_off(self.job, self.work, self.pace, seconds)
 
@@ -238,17 +263,9 @@ class Participation(Participant):
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.uplink(self.client, self.work.alpha))
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
-        device = self.world.setup.fleet.profile_of(self.client)
-        sending = self.world.setup.overhead.before_sending(device, bytes) + self._reserve * upload
+        sending = self.world.before_sending(self.client, bytes) + self._reserve * upload
         left = self._closes + slack(self._closes) - self._env.now - sending
         return math.floor(self.world.work.reached(self.work, self.pace.done(max(0.0, left))))
-
-    def _give_up(self) -> None:
-        """Even one step would be late."""
-        self.phase = "dropped"
-        self.world.presence.leaves(self)
-        self.world.lost(*self.job.place, "dropped")
-        self._on_left(self)
 
     def _start_download(self) -> list[Delivery]:
         prefetch, self.prefetch = self.prefetch, None
@@ -259,7 +276,7 @@ class Participation(Participant):
             deliveries.append(self._following(prefetch.delivery))
             seconds = prefetch.settle()
             if prefetch.within_round:
-                self._phases.transfers.append((prefetch.delivery.started, prefetch.delivery.started + seconds))
+                self._transfers.append((prefetch.delivery.started, prefetch.delivery.started + seconds))
             else:
                 self.hidden_seconds += seconds
         elif prefetch is not None:
@@ -286,6 +303,12 @@ class Participation(Participant):
             self.world.setup.learner.submit(self.job)
             self._submitted = True
 
-    def _still(self, phase: Phase, attempt: int) -> bool:
-        """False if the round has closed without the client, or it has restarted, while it waited."""
-        return self.phase == phase and self._attempt == attempt
+    def _end_phase(self) -> float:
+        """The phase ends, and the next one begins; return its seconds."""
+        began, self._since = self._since, self._env.now
+        return self._since - began
+
+    def _end_transfer(self) -> None:
+        began = self._since
+        self.world.waited(*self.job.place, self._end_phase())
+        self._transfers.append((began, self._since))

@@ -1,6 +1,6 @@
 """Radios and batteries of devices that take part: tails, promotions, and the exact time at which a battery is empty."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -97,11 +97,9 @@ _FASTEST = 1e12
 class _Drain:
     """The drain of a participating device since its last charge to the battery."""
 
-    profile: DeviceProfile
     on_empty: Callable[[], None]
     watts: float
     since: float
-    flows: list[Flow]
     timer: int = 0
 
 
@@ -121,16 +119,13 @@ class Power:
         self.radios = radios
         self.emptied: dict[int, float] = {}  # when each client's battery first ran empty
         self._drains: dict[int, _Drain] = {}
-        self._flows: dict[int, list[Flow]] = {}
+        self._flows: defaultdict[int, list[Flow]] = defaultdict(list)
         self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
-        self._crossing: dict[int, Counter[int]] = {}  # by link: number of flows of each client
 
-    def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
+    def enter(self, client: int, on_empty: Callable[[], None]) -> None:
         self.charges.enter(client, self._env.now)
         if self.charges.has(client):
-            flows = self._flows.setdefault(client, [])
-            drain = _Drain(profile, on_empty, idle_joules(profile, 1.0), self._env.now, flows)
-            self._drains[client] = drain
+            self._drains[client] = _Drain(on_empty, idle_joules(self.radios.device(client), 1.0), self._env.now)
             self._arm(client)
 
     def leave(self, client: int) -> None:
@@ -141,16 +136,14 @@ class Power:
         """From now on it computes with so many watts, or waits; its earlier energy has been charged."""
         drain = self._drains.get(client)
         if drain is not None:
-            drain.watts = idle_joules(drain.profile, 1.0) if watts is None else watts
+            drain.watts = idle_joules(self.radios.device(client), 1.0) if watts is None else watts
             drain.since = self._env.now
             self._arm(client)
 
     def flow_started(self, client: int, round: int, flow: Flow) -> None:
         self.radios.starts(client, round)
         if self.charges.has(client):
-            self._flows.setdefault(client, []).append(flow)
-            for link in flow.path:
-                self._crossing.setdefault(link, Counter())[client] += 1
+            self._flows[client].append(flow)
             self._arm(client)
 
     def flow_over(self, client: int, round: int, flow: Flow) -> None:
@@ -158,17 +151,13 @@ class Power:
         self.radios.ends(client, round)
         if self.charges.has(client):
             self._flows[client].remove(flow)
-            for link in flow.path:
-                crossing = self._crossing[link]
-                crossing[client] -= 1
-                if not crossing[client]:
-                    del crossing[client]
             self._arm(client)
 
     def capacity_changed(self, link: int) -> None:
         """A link's capacity changed, so transfers over it may draw more power than predicted."""
-        for client in self._crossing.get(link, ()):
-            self._arm(client)
+        for client in self._drains:
+            if any(link in flow.path for flow in self._flows[client]):
+                self._arm(client)
 
     def left(self, client: int) -> float:
         """The remaining joules of the client's battery."""
@@ -176,7 +165,7 @@ class Power:
         drawn = self.radios.pending(client)
         if drain is not None:
             drawn += drain.watts * (now - drain.since)
-        for flow in self._flows.get(client, ()):
+        for flow in self._flows[client]:
             drawn += self._drawn_by(client, flow)
         return self.charges.held(client, now) - drawn
 
@@ -213,7 +202,7 @@ class Power:
         return given
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
-        direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
+        direction = flow.tag.direction  # type: ignore[attr-defined]
         return transfer_joules(self.radios.device(client), direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
@@ -222,10 +211,10 @@ class Power:
             return
         drain.timer += 1
         timer, most = drain.timer, drain.watts + self.radios.watts(client)
-        for flow in drain.flows:
+        for flow in self._flows[client]:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
-            most += transfer_joules(drain.profile, direction, 1.0, min(rate, _FASTEST) / 8)
+            direction = flow.tag.direction  # type: ignore[attr-defined]
+            most += transfer_joules(self.radios.device(client), direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))

@@ -1,13 +1,14 @@
 """Transfers before the round, or the dispatch, that needs them; broadcasts to clients outside the cohort."""
 
 from collections.abc import Collection, Generator, Mapping
+from typing import Literal
 
 import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.network.fairness import Outlook
 from edgefl.network.topology import Node
-from edgefl.simulation.delivery import Delivery
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 
@@ -15,8 +16,7 @@ from edgefl.training.faults import blaming
 class Prefetch:
     """Parts that a client receives before the round that needs them.
 
-    Attributes:
-        over: triggers when it is over: its participation has begun, or it was dropped.
+    ``over`` triggers when its participation has begun, or when it was dropped.
     """
 
     def __init__(
@@ -29,18 +29,14 @@ class Prefetch:
         awake: bool,  # the client takes part in the present round too, so its idle watts are charged there
         dispatch: int | None = None,  # the number of the job that will need them; None: the client's next one
         within_round: bool = False,  # the round has begun, so that the transfer lengthens it
+        item: Literal["prefetch", "broadcast"] = "prefetch",
+        outlook: Outlook | None = None,
     ) -> None:
-        self.parts = parts
-        self.within_round = within_round
-        self._dispatch = world.dispatched[client] if dispatch is None else dispatch
-        outlook = world.outlook(client, round, world.setup.sizes.blocks, up=False)
-        self.delivery: Delivery = world.traffic.send(
-            client, "down", parts, round, self._dispatch, item="prefetch", outlook=outlook
-        )
-        self._world = world
-        self._client = client
-        self._round = round
-        self._awake = awake
+        self.parts, self.within_round = parts, within_round
+        dispatch = world.clients[client].dispatched if dispatch is None else dispatch
+        self._world, self._client, self._awake, self._place = world, client, awake, (round, client, dispatch)
+        outlook = outlook or world.outlook(client, round, world.setup.sizes.blocks, up=False)
+        self.delivery: Delivery = world.traffic.send(client, "down", parts, round, dispatch, item=item, outlook=outlook)
         self.over: simpy.Event = world.env.event()
         world.presence.prefetches(client, self.drop)
 
@@ -58,7 +54,7 @@ class Prefetch:
         sent = self.delivery
         seconds = (self._world.env.now if sent.ended is None else sent.ended) - sent.started
         if not self._awake:
-            self._world.waited(self._round, self._client, self._dispatch, seconds, prefetching=True)
+            self._world.waited(*self._place, seconds, prefetching=True)
         return seconds
 
     def drop(self) -> None:
@@ -67,7 +63,11 @@ class Prefetch:
             return
         self.settle()
         self._world.traffic.cancel(self.delivery)
-        self._world.lost(self._round, self._client, self._dispatch, "prefetched_in_vain")
+        self.lose()
+
+    def lose(self) -> None:
+        """It was in vain."""
+        self._world.lost(*self._place, "prefetched_in_vain")
 
 
 class CellPrefetch:
@@ -85,15 +85,15 @@ class CellPrefetch:
         self._early = early
         self._round = round
         self._present = present
-        self._dropped = False
         # The round may begin, and number its jobs, before the cell has the parts that it forwards.
-        self._dispatches = {client: world.dispatched[client] for client in early}
+        self._dispatches = {client: world.clients[client].dispatched for client in early}
         self.delivery: Delivery = world.traffic.relay("server", node, self.parts, round)
-        world.env.process(self._pass_on())
+        self._life = self._pass_on()  # closed when the prefetch is dropped
+        world.env.process(self._life)
 
     def _pass_on(self) -> Generator[simpy.Event, object, None]:
         yield self.delivery
-        if self._dropped or self.delivery.failed:
+        if self.delivery.failed:
             return
         for client, parts in self._early.items():
             if self._world.presence.is_down(client):
@@ -104,51 +104,38 @@ class CellPrefetch:
             )
 
     def drop(self) -> None:
-        self._dropped = True
+        self._life.close()
         self._world.traffic.cancel(self.delivery)
         for prefetch in self.passed.values():
             prefetch.drop()
         self.passed = {}
 
 
-class Broadcast:
+class Broadcast(Prefetch):
     """The transfer of a round's model to one client that does not take part in the round.
 
     Its bytes belong to the client's next job. The client is awake during the transfer.
     """
 
     def __init__(self, world: World, client: int, round: int) -> None:
-        self._world = world
-        self._client, self._round, self._dispatch = client, round, world.dispatched[client]
-        self._over = False
-        self.complete = False
         parts = world.downlink(client, round, None).parts
         outlook = None if world.setup.bandwidth is None else Outlook()
-        self._delivery: Delivery = world.traffic.send(
-            client, "down", parts, round, self._dispatch, item="broadcast", outlook=outlook
-        )
-        world.presence.prefetches(client, self.end)
-        if self._delivery.callbacks is not None:
-            self._delivery.callbacks.append(lambda _: self.end())
+        super().__init__(world, client, parts, round, awake=False, item="broadcast", outlook=outlook)
+        self.complete = False
+        if self.delivery.callbacks is not None:
+            self.delivery.callbacks.append(lambda _: self.drop())
 
-    def end(self) -> None:
+    def drop(self) -> None:
         """The transfer is complete or has failed; one in progress is aborted. No effect if that was noticed before."""
-        if self._over:
+        if self.over.triggered:
             return
-        self._over, sent, world = True, self._delivery, self._world
-        world.presence.prefetched(self._client, self.end)
-        self.complete = sent.ended is not None and not sent.failed
-        world.traffic.cancel(sent)
-        seconds = (world.env.now if sent.ended is None else sent.ended) - sent.started
-        world.waited(self._round, self._client, self._dispatch, seconds, prefetching=True)
+        self.complete = self.delivery.ended is not None and not self.delivery.failed
+        self._world.traffic.cancel(self.delivery)
+        self.settle()
         if self.complete:
-            world.received(self._client, self._round)
+            self._world.received(self._client, self._place[0])
         else:
             self.lose()
-
-    def lose(self) -> None:
-        """The client's next job does not use it."""
-        self._world.lost(self._round, self._client, self._dispatch, "prefetched_in_vain")
 
 
 class Broadcasting:
@@ -187,7 +174,7 @@ class Broadcasting:
 
     def round_closes(self) -> None:
         for broadcast in self._under_way:
-            broadcast.end()
+            broadcast.drop()
         self._under_way = []
 
     def _not_used(self, client: int) -> None:

@@ -3,17 +3,18 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgefl.methods.fedbr import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.figures import Totals
 from edgefl.record.rounds import AMOUNTS, RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.decisions import Pick
-from edgefl.simulation.presence import Participant
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, NotTrained, blaming
 from edgefl.training.job import Evaluation, Mixing
@@ -29,14 +30,31 @@ UNKNOWN = Evaluation(math.nan, math.nan)
 """Of a model that was not evaluated."""
 
 
+class RoundOptimum(Protocol):
+    """The best rounds that a server could reach that knows all costs in advance.
+
+    Only cohorts that receive and return the whole model are compared.
+    """
+
+    @property
+    def bytes_down(self) -> int:
+        """The bytes that each client is assumed to download."""
+
+    def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
+        """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
+
+        The round, from 0, determines capacities and random slowdowns.
+        """
+
+
 class RoundBook:
     """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
 
     ``pick`` is the call of the selector for the present round, if rounds are compared with the best possible ones.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, optimum: RoundOptimum | None = None) -> None:
+        self.world, self._optimum = world, optimum
         self.rows: list[RoundRow] = []
         self.latest = UNKNOWN
         self.ema = math.nan
@@ -57,8 +75,8 @@ class RoundBook:
     def close(
         self,
         round: int,
-        participants: Sequence[Participant],
-        arrived: Sequence[Participant],
+        participants: Sequence[Participation],
+        arrived: Sequence[Participation],
         mixing: Mixing | None = None,
     ) -> None:
         """A round has closed; its number, from 0, is also the model version that the updates are applied to.
@@ -113,7 +131,7 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=value, detail=detail(**facts))
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
         """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = self._learning_selector
@@ -149,7 +167,11 @@ class RoundBook:
                 scheduler.observe(block_feedback)
 
     def _account(
-        self, round: int, participants: Sequence[Participant], arrived: Sequence[Participant], evaluation: Evaluation
+        self,
+        round: int,
+        participants: Sequence[Participation],
+        arrived: Sequence[Participation],
+        evaluation: Evaluation,
     ) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
@@ -159,18 +181,19 @@ class RoundBook:
         closing = [each for each in closing if at_most(last, each.arrived_at)]
         critical = max(closing, key=lambda each: each.client, default=None)
         totals = world.accounts.totals
-        served = [each for each in participants if each.entered and each.phase != "refused"]
+        served = [each for each in participants if each.entered and not each.refused]
         sent = Counter((each.job.level, each.downlink.alpha) for each in served)
-        bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
+        for (level, alpha), times in sent.items():
+            sizes = world.setup.sizes_of(level)
+            totals.charge("blocks_actual", times * sizes.last(alpha).model_bytes)
+            totals.charge("blocks_uniform", times * sizes.uniform().last(alpha).model_bytes)
         exposed, hidden = (0.0, 0.0) if critical is None else critical.transfers_since(self._began)
         totals.charge("exposed_seconds", exposed)
         totals.charge("hidden_seconds", hidden)
         totals.charge("participants", len(served))
         totals.charge("aggregated", len(arrived))
         totals.charge("rounds_without_update", not arrived)
-        totals.charge("refused", sum(each.phase == "refused" for each in participants))
-        totals.charge("blocks_actual", sum(times * bytes[key].actual for key, times in sent.items()))
-        totals.charge("blocks_uniform", sum(times * bytes[key].uniform for key, times in sent.items()))
+        totals.charge("refused", sum(each.refused for each in participants))
         totals |= {"rounds": round + 1, "seconds": world.env.now}
         totals["ratio_to_optimum"] = self._ratio_to_optimum(round, arrived)
         ema = self.ema if evaluation is not UNKNOWN else math.nan
@@ -200,9 +223,9 @@ class RoundBook:
         self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)
 
-    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participant]) -> float:
+    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participation]) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
-        optimum, pick = self.world.setup.optimum, self.pick
+        optimum, pick = self._optimum, self.pick
         if optimum is None or pick is None or not arrived:
             return math.nan
         if any(sum(part.bytes for part in each.downlink.parts) < optimum.bytes_down for each in arrived):

@@ -16,8 +16,8 @@ from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import Absent, BatteryUse
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.protocols.base import Course
-from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.rounds import RoundBook, RoundOptimum
+from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.world import World
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained, PartFault
@@ -65,17 +65,24 @@ class Outcome:
 
 
 @neutral_torch()
-def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
+def simulate_run(
+    setup: Setup,
+    course: MakeCourse | None = None,
+    *,
+    testbed: Testbed | None = None,
+    optimum: RoundOptimum | None = None,
+) -> Outcome:
     """Run one method with one seed to its end.
 
-    ``course`` makes what happens in the run, and the book of its rounds; None: the protocol decides.
+    ``course`` makes what happens in the run, and the book of its rounds; None: the protocol decides. A ``testbed`` has
+    real time and links in place of computed ones. Rounds are compared with those of the ``optimum``.
 
     Raises:
         Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
     """
-    world = World(setup)
+    world = World(setup, testbed)
     if course is None:
-        book = RoundBook(world)
+        book = RoundBook(world, optimum)
         protocol = setup.protocol.course(world, book)
     else:
         book, protocol = course(world)
@@ -92,8 +99,7 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         except PartFault as raised:
             fault = raised
         protocol.break_off()
-        if world.traffic.power is not None:
-            world.traffic.power.radios.settle()
+        world.traffic.power.radios.settle()
         if fault is None:
             try:
                 book.evaluate_last()
@@ -121,7 +127,7 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         fault=fault,
         timeouts=setup.timeouts is not None,
         untrained=untrained,
-        batteries=world.traffic.power.use() if world.traffic.power is not None else None,
+        batteries=world.traffic.power.use(),
         absent=absent_from(world.seen, world.picks),
     )
 

@@ -28,10 +28,10 @@ from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.cost_specs import ComputeSeconds
+from edgefl.simulation.cost_specs import ComputeSeconds, RoundOverhead
 from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.protocols.base import ProtocolSpec
-from edgefl.simulation.work import CostOf, RoundOverhead
+from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
 
@@ -39,11 +39,11 @@ from edgefl.training.job import Learner, TrainingJob
 class Testbed(Protocol):
     """Real time and real links for a run, in place of computed ones."""
 
-    def clock(self, log: EventLog) -> Clock:
-        """The run's clock; the world writes its rows to this log."""
+    @property
+    def clock(self) -> Clock: ...
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> Network:
-        """The run's network, on that clock."""
+        """The run's network, on its clock."""
 
     @property
     def trains(self) -> bool:
@@ -54,23 +54,6 @@ class Testbed(Protocol):
 
     def stop_training(self, job: TrainingJob) -> None:
         """End the training of a job; its event never triggers."""
-
-
-class RoundOptimum(Protocol):
-    """The best rounds that a server could reach that knows all costs in advance.
-
-    Only cohorts that receive and return the whole model are compared.
-    """
-
-    @property
-    def bytes_down(self) -> int:
-        """The bytes that each client is assumed to download."""
-
-    def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
-        """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
-
-        The round, from 0, determines capacities and random slowdowns.
-        """
 
 
 class Connection(TypedDict):
@@ -134,9 +117,7 @@ class Setup:
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
     figures: Sequence[Quantity] = ()  # the user's, charged for each event that adds to them
-    testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
-    optimum: RoundOptimum | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
 
     @property

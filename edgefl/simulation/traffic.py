@@ -2,13 +2,15 @@
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
+import simpy
 
 from edgefl.errors import WrongAnswer
 from edgefl.fleet import Direction, transfer_joules
@@ -23,9 +25,9 @@ from edgefl.record.kinds import EventKind
 from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
 from edgefl.simulation.power import Power, Radios
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, Testbed
+from edgefl.simulation.stalls import Stalls
 from edgefl.training.faults import blaming
 
 
@@ -75,10 +77,51 @@ def logged(outlook: Outlook) -> str:
     return json.dumps(facts | ({"deadline": outlook.deadline} if outlook.deadline < math.inf else {}))
 
 
-class Traffic:
-    """Records every transfer in the log, the totals and the batteries; the network's observer."""
+@dataclass(eq=False, repr=False)
+class Delivery(simpy.Event):
+    """One transfer; an event that triggers when the last byte has arrived, or when the last attempt has broken.
 
-    def __init__(self, env: Clock, setup: Setup, accounts: Accounts) -> None:
+    Each attempt is a flow in the network, with the delivery as its tag.
+    """
+
+    env: Clock
+    source: Node
+    target: Node
+    client: int  # whose job it belongs to; -1 between the server and a cell
+    round: int
+    dispatch: int  # the number of that job; -1 between the server and a cell
+    direction: Direction
+    parts: tuple[Part, ...]
+    item: str  # its name in the log
+    outlook: Outlook | None = None  # what is known about its client's round, for a bandwidth allocation
+    ended: float | None = None  # virtual time at which it was complete, failed or was cancelled, seconds
+    failed: bool = False
+    flow: Flow | None = None  # the attempt in progress; None before the next one begins
+    first: int = ABSENT  # the number of the first attempt's flow, -1 during that attempt
+    breaks: int = 0  # how many attempts have broken
+    kept: int = 0  # the bytes of those that need not be sent again
+
+    def __post_init__(self) -> None:
+        super().__init__(self.env)
+        self.started: float = self.env.now  # virtual time of the request, seconds
+
+    def end(self, *, failed: bool = False) -> None:
+        self.ended, self.failed, self.flow = self.env.now, failed, None
+        self.succeed(self)
+
+    def on_failure(self, call: Callable[[], None]) -> None:
+        """Call a function when the last attempt has broken; no effect if the delivery is over."""
+        if self.callbacks is not None:
+            self.callbacks.append(lambda _: call() if self.failed else None)
+
+
+class Traffic:
+    """Sends each transfer in as many attempts as it needs and may have; the network's observer.
+
+    It records all of them in the log, the totals and the batteries.
+    """
+
+    def __init__(self, env: Clock, setup: Setup, accounts: Accounts, testbed: Testbed | None) -> None:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
@@ -87,12 +130,14 @@ class Traffic:
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
-        self.network = self._network(setup)
-        self._attempts = Attempts(env, self.network, setup.timeouts, setup.seed, self._broke)
-        self.power: Power | None = None
-        if accounts.charges is not None:
-            radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
-            self.power = Power(env, accounts.charges, self.network, radios)
+        self.network = self._network(setup, testbed)
+        self._timeouts, self._seed = setup.timeouts, setup.seed
+        self._breaks: Counter[tuple[str, str, int, str]] = Counter()
+        self._stalls: Stalls | None = None
+        if setup.timeouts is not None and setup.timeouts.connection is not None:
+            self._stalls = Stalls(env, setup.timeouts.connection, lambda flow: self._break(flow, "connection"))
+        radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
+        self.power = Power(env, accounts.charges, self.network, radios)
 
     def send(
         self,
@@ -110,16 +155,20 @@ class Traffic:
         ``item`` is its name in the log if it does not belong to the job's own round; the direction if not given.
         """
         source, target = self._ends(client, direction)
-        transfer = Transfer(client, round, dispatch, direction, tuple(parts), item or direction)
-        return self._start(source, target, transfer, outlook)
+        facts = (client, round, dispatch, direction, tuple(parts), item or direction, outlook)
+        return self._begun(Delivery(self._env, source, target, *facts))
 
     def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Delivery:
         """Start one transfer between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
-        return self._start(source, target, Transfer(ABSENT, round, ABSENT, direction, tuple(parts), "relay"))
+        return self._begun(Delivery(self._env, source, target, ABSENT, round, ABSENT, direction, tuple(parts), "relay"))
 
     def cancel(self, delivery: Delivery) -> None:
-        self._attempts.cancel(delivery)
+        if delivery.ended is None:
+            delivery.ended, flow = self._env.now, delivery.flow
+            delivery.flow = None
+            if flow is not None:
+                self.network.cancel(flow)
 
     def gate(self, client: int) -> Node:
         """The client's peer: the server or, where cells average, its cell, the last node on the path to it."""
@@ -139,8 +188,7 @@ class Traffic:
 
     def flow_started(self, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
-        client, round, _, _, parts, _ = delivery.transfer
-        facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(parts, delivery.kept)}'
+        facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(delivery.parts, delivery.kept)}'
         if delivery.breaks:
             facts += f', "first": {delivery.first}'
             self._accounts.totals.charge("transfers_retries", 1)
@@ -151,8 +199,8 @@ class Traffic:
         if flow.opening is not None:
             facts += f', "connection": {_state(flow.setup, flow.opening)}'
         self._write("transfer_start", flow, flow.bytes, value=flow.latency, detail="{" + facts + "}")
-        if client >= 0 and self.power is not None:
-            self.power.flow_started(client, round, flow)
+        if delivery.client >= 0:
+            self.power.flow_started(delivery.client, delivery.round, flow)
 
     def flow_ended(self, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
@@ -164,65 +212,98 @@ class Traffic:
 
     def capacity_changed(self, link: int, source: Node, target: Node, bits_per_second: float) -> None:
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
-        self._attempts.capacity_changed(link, bits_per_second)
-        if self.power is not None:
-            self.power.capacity_changed(link)
+        if self._stalls is not None:
+            self._stalls.capacity_changed(link, bits_per_second)
+        self.power.capacity_changed(link)
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
-        client, round, dispatch, direction, _, _ = delivery.transfer
-        accounts = self._accounts
+        client, accounts = delivery.client, self._accounts
         seconds = self._env.now - flow.started
         delivered = float(whole_bytes(flow))
-        self._attempts.flow_over(flow)
+        if self._stalls is not None:
+            self._stalls.forget(flow)
         joules = 0.0
         if client >= 0:
-            joules = transfer_joules(self._fleet.profile_of(client), direction, seconds, delivered)
-            if self.power is not None:
-                joules = self.power.given(client, joules, flow)
+            joules = transfer_joules(self._fleet.profile_of(client), delivery.direction, seconds, delivered)
+            joules = self.power.given(client, joules, flow)
         self._write(kind, flow, delivered, seconds=seconds, joules=joules)
         if client < 0:
             accounts.totals.charge("bytes_backhaul", delivered)
             return
-        accounts.totals.charge(f"bytes_{direction}", delivered)
+        accounts.totals.charge(f"bytes_{delivery.direction}", delivered)
         accounts.drew(client, joules)
-        if self.power is not None:
-            self.power.flow_over(client, round, flow)
+        self.power.flow_over(client, delivery.round, flow)
         self._moved[client] += delivered
         accounts.totals.raise_to("client_bytes", self._moved[client])
-        self._carried[client, dispatch] += delivered
+        self._carried[client, delivery.dispatch] += delivered
         accounts.check()
 
-    def _broke(self, delivery: Delivery, flow: Flow, cause: Cause, lost: int, wait: float | None) -> None:
-        client, dispatch, totals = delivery.transfer.client, delivery.transfer.dispatch, self._accounts.totals
+    def _begun(self, delivery: Delivery) -> Delivery:
+        if self._allocation is not None:
+            self._allocation.round = delivery.round
+        self._attempt(delivery)
+        return delivery
+
+    def _attempt(self, delivery: Delivery) -> None:
+        if delivery.ended is not None:
+            return
+        # Other clients may receive the same parts; an update is unique.
+        payload = delivery.parts if delivery.direction == "down" else None
+        size, outlook = _sizes(delivery.parts)[0] - delivery.kept, delivery.outlook
+        flow = self.network.transfer(
+            delivery.source, delivery.target, size, tag=delivery, payload=payload, outlook=outlook
+        )
+        delivery.flow = flow
+        if self._timeouts is not None and self._timeouts.transfer is not None:
+            self._env.alarm(self._timeouts.transfer).callbacks.append(lambda _: self._break(flow, "transfer"))
+        if self._stalls is not None:
+            self._stalls.watch(flow)
+
+    def _break(self, flow: Flow, cause: Literal["connection", "transfer"]) -> None:
+        """A time-out has expired: abort the attempt; another one follows, or the transfer has failed."""
+        if flow.ended is not None:
+            return
+        delivery, timeouts, totals = flow.tag, self._timeouts, self._accounts.totals
+        assert isinstance(delivery, Delivery)
+        assert timeouts is not None
+        delivery.flow, client, wait = None, delivery.client, None
+        self.network.cancel(flow)
+        delivered = delivery.kept + whole_bytes(flow)
+        delivery.kept = timeouts.kept(delivered)
+        lost = delivered - delivery.kept  # which will be sent again
+        delivery.breaks += 1
+        if delivery.breaks == 1:
+            delivery.first = flow.id
+        if delivery.breaks <= timeouts.retries:
+            place = (str(delivery.source), str(delivery.target), delivery.round, delivery.item)
+            self._breaks[place] += 1
+            wait = timeouts.wait(delivery.breaks, self._seed, *place, self._breaks[place])
         facts = detail(cause=cause, kept=delivery.kept, again=wait is not None)
         self._write("transfer_break", flow, lost, seconds=wait or 0.0, value=delivery.breaks, detail=facts)
         totals.charge("transfers_breaks", 1)
         totals.charge("transfers_failed", wait is None)
         if client >= 0:
             totals.charge("bytes_broken", lost)
-            self._carried[client, dispatch] -= lost
+            self._carried[client, delivery.dispatch] -= lost
+        if wait is None:
+            delivery.end(failed=True)
+        else:
+            self._env.timeout(wait).callbacks.append(lambda _: self._attempt(delivery))
 
     def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
-        client, round, dispatch, _, _, item = delivery.transfer
         columns |= {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
-        self._log.write(self._env.now, kind, round, client, dispatch, item=item, bytes=bytes, **columns)
+        place = delivery.round, delivery.client, delivery.dispatch
+        self._log.write(self._env.now, kind, *place, item=delivery.item, bytes=bytes, **columns)
 
-    def _start(self, source: Node, target: Node, transfer: Transfer, outlook: Outlook | None = None) -> Delivery:
-        if self._allocation is not None:
-            self._allocation.round = transfer.round
-        delivery = Delivery(self._env, source, target, transfer, _sizes(transfer.parts)[0], outlook=outlook)
-        self._attempts.begin(delivery)
-        return delivery
-
-    def _network(self, setup: Setup) -> Network:
-        if setup.testbed is None:
+    def _network(self, setup: Setup, testbed: Testbed | None) -> Network:
+        if testbed is None:
             return FlowNetwork(
                 self._env, setup.topology, observer=self, transport=setup.transport, allocator=self._allocation
             )
         links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-        return setup.testbed.network(links, observer=self, transport=setup.transport)
+        return testbed.network(links, observer=self, transport=setup.transport)
 
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
         own = f"client/{client}"
@@ -230,7 +311,6 @@ class Traffic:
         return (gate, own) if direction == "down" else (own, gate)
 
     def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
-        assert self.power is not None
         joules = self.power.given(client, joules)
         self._log.write(self._env.now, "radio", round, client, item=what, seconds=seconds, joules=joules)
         self._accounts.drew(client, joules)
@@ -264,3 +344,8 @@ def _left(parts: tuple[Part, ...], kept: int) -> str:
         left[part.name] = part.bytes - min(kept, part.bytes)
         kept -= part.bytes - left[part.name]
     return json.dumps(left)
+
+
+def whole_bytes(flow: Flow) -> int:
+    """The bytes that a flow has delivered; parts are whole bytes, and of an aborted flow only whole bytes count."""
+    return int(flow.delivered + 1e-6)

@@ -1,24 +1,23 @@
-"""The duration and cost of a client's local training on its device, and the framework's time in a round."""
-
-from __future__ import annotations
+"""The duration and cost of a client's local training on its device."""
 
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
 
-from edgefl.errors import Note, nearest
+from edgefl.cost.measure import StepCost
+from edgefl.errors import Note
 from edgefl.fleet import (
     Bound,
     DeviceProfile,
     FleetAssignment,
     InputPipeline,
     Operator,
+    Pace,
     fits,
     measured_step,
     step_seconds,
@@ -27,59 +26,11 @@ from edgefl.fleet import (
 from edgefl.methods.parts.common_finish import Passes, Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
-from edgefl.options import Options, of_kind
-from edgefl.units import Seconds, ShortSeconds, at_most
+from edgefl.operator_kinds import Backend
+from edgefl.units import at_most
 
-if TYPE_CHECKING:
-    from edgefl.cost.measure import StepCost
-    from edgefl.operator_kinds import Backend
-
-
-CostOf: TypeAlias = "Callable[[int, int, int, Backend], StepCost]"
+CostOf = Callable[[int, int, int, Backend], StepCost]
 """The cost of one step by (alpha, batch size, capacity level, backend)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """The progress of one computation.
-
-    ``cool`` are the seconds of the whole computation at the full rate, which lasts for ``after`` seconds; ``hot`` those
-    at the throttled rate.
-
-    A computation of one minute on a device that halves its rate after 20 s:
-
-    >>> pace = Pace(cool=60.0, hot=120.0, after=20.0)
-    >>> round(pace.seconds, 9), round(pace.done(60.0), 9)
-    (100.0, 0.666666667)
-    """
-
-    cool: float
-    hot: float
-    after: float = math.inf
-
-    @property
-    def seconds(self) -> float:
-        if self.cool <= self.after:
-            return self.cool
-        return self.after + (1 - self.after / self.cool) * self.hot
-
-    def until(self, part: float) -> float:
-        """The seconds after which ``part`` of it is done; the inverse of :meth:`done`.
-
-        >>> Pace(cool=60.0, hot=120.0, after=20.0).until(0.5)
-        40.0
-        """
-        if part * self.cool <= self.after:
-            return part * self.cool
-        return self.after + (part - self.after / self.cool) * self.hot
-
-    def done(self, elapsed: float) -> float:
-        """The part that is done after ``elapsed`` seconds, in [0, 1]."""
-        if elapsed >= self.seconds:
-            return 1.0
-        if elapsed <= self.after:
-            return elapsed / self.cool
-        return self.after / self.cool + (elapsed - self.after) / self.hot
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,45 +261,3 @@ def work_on(
         cool_for=math.inf if thermal is None else thermal.after,
         **facts,
     )
-
-
-FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 0.2}}
-"""flower: a process for each message (1.1x, SuperNode); flower-grpc: one process for all rounds (`start_client`)."""
-
-
-class RoundOverhead(Options):
-    """What a participation takes in addition to its transfers and its training, before it trains and before it sends.
-
-    The client is idle in this time, and its radio sleeps.
-    """
-
-    start: ShortSeconds = Field(
-        default=0.0, description="to start a process and to load its data, on a core of speed 1"
-    )
-    wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
-    per_megabyte: Seconds = Field(
-        default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
-    )
-
-    def before_training(self, device: DeviceProfile, received: float) -> float:
-        """Seconds on a device after it has received so many bytes."""
-        return self.wait + (self.start + self.per_megabyte * received / 1e6) / device.core_speed
-
-    def before_sending(self, device: DeviceProfile, sent: float) -> float:
-        return self.per_megabyte * sent / 1e6 / device.core_speed
-
-
-def _of_framework(value: Any) -> Any:
-    """A name, or a mapping with a ``kind``, has the figures of that framework, except those that it gives."""
-    if value == "none":
-        return {}
-    if not isinstance(value := of_kind(value), dict) or "kind" not in value:
-        return value
-    given = {name: figure for name, figure in value.items() if name != "kind"}
-    if value["kind"] not in FRAMEWORKS:
-        raise ValueError(f"unknown kind; {nearest(str(value['kind']), FRAMEWORKS)}")
-    return {**FRAMEWORKS[value["kind"]], **given}
-
-
-AnyOverhead = Annotated[RoundOverhead, BeforeValidator(_of_framework)]
-"""``round_overhead:`` of a scenario: ``none``, ``flower`` or ``{kind: flower}``, or the seconds."""

@@ -1,61 +1,101 @@
-"""The world of one run: the clock, the network, the clients' model versions, and the log of all events."""
+"""The world of one run: the clock, the network, a record of each client, and the log of all events."""
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import simpy
 
-from edgefl.fleet import Slowdown, idle_joules
+from edgefl.fleet import Heat, Pace, Slowdown, idle_joules
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import BASE, Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
 from edgefl.network.topology import Node
-from edgefl.record.events import Event, detail
+from edgefl.record.events import ABSENT, Event, detail
 from edgefl.record.kinds import EventKind, Lost
-from edgefl.simulation.accounts import Accounts, FrontBlocks
+from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.presence import Presence, schedule_failures
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.traffic import Traffic
-from edgefl.simulation.work import Pace, Work, WorkModel
+from edgefl.simulation.work import Work, WorkModel
 from edgefl.training.faults import blaming
 from edgefl.training.job import JobId, Mixing, TrainingJob
+
+
+@dataclass
+class ClientRecord:
+    """What the server has noted of one client, whose model has ``blocks`` blocks.
+
+    The blocks that a job trains without a download for it are its *front blocks*: a job that receives the last α of M
+    blocks has M-α of them. They are the client's own, from the end of the last job that it computed. A front block's
+    *age* is the number of rounds (aggregations) between the model that the job starts from and the model from which the
+    client last received that block, for a job that it computed or as a broadcast. All clients begin with the first
+    model, so the age of a block that was never sent is counted from there.
+
+    Every front block of every job that was computed to its end counts once, even if its update was late. So the mean
+    age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every second round
+    sends the whole model, and about N/K or more where K of N clients are drawn.
+
+    >>> record = ClientRecord(4)
+    >>> record.trained(round=0, alpha=4), record.trained(round=5, alpha=2), record.trained(round=6, alpha=1)
+    ((0, 0), (2, 10), (3, 13))
+    """
+
+    blocks: int
+    dispatched: int = 0  # the number of its next job
+    last_job: JobId | None = None  # that was computed to its end
+    held: int | None = None  # the last model version that it held completely
+    front: int | None = None  # the version of the model that it was broadcast since its last job
+    has_base: bool = False  # it has received the weights that are sent once
+    begun: tuple[int, int] = (ABSENT, 0)  # the round in which it computed last, and how often it began to in that round
+    _sent: list[int] = field(default_factory=list)  # the version of each block that it has received
+
+    def received(self, round: int) -> None:
+        """It has received a broadcast of the model that round ``round`` (from 0) begins with."""
+        self.held = self.front = round
+        self.has_base, self._sent = True, [round] * self.blocks
+
+    def trained(self, round: int, alpha: int) -> tuple[int, int]:
+        """It has computed a job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent.
+
+        Returns the number of the job's front blocks, and the sum of their ages in rounds.
+        """
+        front = self.blocks - alpha
+        kept = (self._sent or [0] * self.blocks)[:front]
+        self._sent = kept + [round] * alpha
+        return front, round * front - sum(kept)
 
 
 class World:
     """One run's world. Protocols act through it; each action writes a row to the log."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, testbed: Testbed | None = None) -> None:
         self.setup = setup
         self._log = setup.log
-        self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
+        self.env = Clock() if testbed is None else testbed.clock
         # Trains in the time of real processes; None if the predicted seconds count.
-        self.trainer = setup.testbed if setup.testbed is not None and setup.testbed.trains else None
+        self.trainer = testbed if testbed is not None and testbed.trains else None
         self.accounts = Accounts(
             self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
         )
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
-        self.held: dict[int, int] = {}  # the last model version that each client held completely
-        self.has_base = set[Node]()  # the clients and cells that have received the weights that are sent once
-        self.last_job: dict[int, JobId] = {}  # each client's last job that was computed to its end
-        self.fronts: dict[int, int] = {}  # the version of the model that each client was broadcast since then
-        self.dispatched: defaultdict[int, int] = defaultdict(int)  # the number of each client's next job
+        self.clients: dict[int, ClientRecord] = defaultdict(partial(ClientRecord, setup.sizes.blocks))
+        self.cells_with_base = set[Node]()  # those that have received the weights that are sent once
         # which clients a selection could choose, and how often each was chosen
         self.seen, self.picks = np.zeros(setup.clients, np.bool_), np.zeros(setup.clients, np.int64)
-        self._begun: dict[int, tuple[int, int]] = {}
-        self._hot: dict[int, tuple[float, float]] = {}  # when a client computed last, and its heat then
-        self.traffic = Traffic(self.env, setup, self.accounts)
+        self.traffic = Traffic(self.env, setup, self.accounts, testbed)
         self._power = self.traffic.power
         self.presence = Presence(self.env, setup.fleet, setup.seed, self._power)
         setup.capacity_changes.attach(self.traffic.network)
         method = setup.method
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
-        self._front_blocks = FrontBlocks(setup.sizes.blocks)
-        self.slowdown = Slowdown(setup.fleet, setup.seed)
+        self.slowdown, self.heat = Slowdown(setup.fleet, setup.seed), Heat(setup.fleet)
         if setup.figures:
             self.accounts.totals |= {each.name: 0.0 for each in setup.figures}
             setup.log.watch = self._charge
@@ -64,10 +104,8 @@ class World:
             "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
         )
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
-        budget = setup.limits.seconds
-        if budget is not None:
-            limit = budget.limit
-            self.env.alarm(limit, last=True).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
+        if (budget := setup.limits.seconds) is not None:
+            self.env.alarm(budget.limit, last=True).callbacks.append(lambda _: self.accounts.exhaust(budget))
 
     def _charge(self, event: Event) -> None:
         """Charge the user's quantities with what an event adds to them."""
@@ -81,11 +119,11 @@ class World:
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         with blaming(self.setup.label, round, "payload"):
-            payload, held = self.setup.method.payload, self.held.get(client)
+            payload, held = self.setup.method.payload, self.clients[client].held
             sizes = self.setup.sizes_of(self.level_of(client))
             downlink = checked_downlink(payload.downlink(sizes, round, alpha, held), sizes.blocks)
             self._broadcasts.check(downlink, round, held)
-        if self.setup.base_bytes and client not in self.has_base:
+        if self.setup.base_bytes and not self.clients[client].has_base:
             downlink = downlink._replace(parts=(Part(BASE, self.setup.base_bytes, 0), *downlink.parts))
         return downlink
 
@@ -103,62 +141,43 @@ class World:
         return self.work.level_of(client, self.setup.sizes.blocks)
 
     def next_job(self, client: int, round: int, alpha: int, steps: int) -> TrainingJob:
-        dispatch = self.dispatched[client]
-        self.dispatched[client] += 1
+        record = self.clients[client]
+        record.dispatched += 1
         return TrainingJob(
-            id=JobId(self.setup.label, self.setup.seed, client, dispatch),
+            id=JobId(self.setup.label, self.setup.seed, client, record.dispatched - 1),
             version=round,
             round=round,
             alpha=alpha,
             steps=steps,
-            previous=self.last_job.get(client) if self.setup.method.state is not None else None,
+            previous=record.last_job if self.setup.method.state is not None else None,
             level=self.level_of(client),
-            front=self.fronts.get(client) if alpha < self.setup.sizes.blocks else None,
+            front=record.front if alpha < self.setup.sizes.blocks else None,
         )
 
     def received(self, client: int, round: int) -> None:
         """The client has received a broadcast of the model that round ``round`` begins with."""
-        self.held[client] = self.fronts[client] = round
-        self.has_base.add(client)
-        self._front_blocks.received(client, round)
+        self.clients[client].received(round)
         self.setup.learner.received(client, round)
 
     def begun(self, client: int, round: int) -> int:
         """The number of times that the client has begun to compute in this round (from this model version) so far."""
-        last, times = self._begun.get(client, (round, 0))
+        last, times = self.clients[client].begun
         return times if last == round else 0
 
     def compute_started(self, job: TrainingJob, work: Work) -> None:
         client = job.id.client
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
         self._wrote_work("compute_start", work, *job.place, value=job.steps, facts=facts)
-        self._begun[client] = (job.round, self.begun(client, job.round) + 1)
-        if self._power is not None:
-            self._power.phase(client, work.watts)
+        self.clients[client].begun = (job.round, self.begun(client, job.round) + 1)
+        self._power.phase(client, work.watts)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
         slowdown = 1.0 if self.slowdown.steady else float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
-            return work.pace(slowdown, self.heat(client))
+            return work.pace(slowdown, self.heat.of(client, self.env.now))
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown
         return Pace(seconds, seconds)
-
-    def heat(self, client: int) -> float:
-        """Seconds of earlier computing from which the device has not cooled yet."""
-        thermal = self.setup.fleet.profile_of(client).compute.thermal
-        if thermal is None or thermal.cooling is None or client not in self._hot:
-            return 0.0
-        since, heat = self._hot[client]
-        return heat * math.exp((since - self.env.now) / thermal.cooling)
-
-    def _heated(self, client: int, seconds: float) -> None:
-        """The client has computed for the last ``seconds``."""
-        thermal = self.setup.fleet.profile_of(client).compute.thermal
-        if thermal is not None and thermal.cooling is not None:
-            since, heat = self._hot.get(client, (self.env.now, 0.0))
-            heat *= math.exp(-max(0.0, self.env.now - seconds - since) / thermal.cooling)
-            self._hot[client] = self.env.now, min(thermal.after, heat + seconds)
 
     def foreseen_compute(self, client: int, round: int, work: Work) -> float:
         """The seconds of its local training on an undisturbed device."""
@@ -166,8 +185,13 @@ class World:
 
     def framework(self, client: int, received: float, sent: float) -> float:
         """The framework's seconds in a participation that receives and sends so many bytes."""
-        overhead, device = self.setup.overhead, self.setup.fleet.profile_of(client)
-        return overhead.before_training(device, received) + overhead.before_sending(device, sent)
+        return self.before_training(client, received) + self.before_sending(client, sent)
+
+    def before_training(self, client: int, received: float) -> float:
+        return self.setup.overhead.before_training(self.setup.fleet.profile_of(client), received)
+
+    def before_sending(self, client: int, sent: float) -> float:
+        return self.setup.overhead.before_sending(self.setup.fleet.profile_of(client), sent)
 
     def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
         """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
@@ -199,9 +223,10 @@ class World:
             seconds, flops = self.work.begun(work, job.steps)
             facts = {"spent": pace.until(seconds), "flops": work.flops * flops}
             self._computed("compute_partial", job, work, steps=job.steps, **facts)
-        self.fronts.pop(job.id.client, None)
+        record = self.clients[job.id.client]
+        record.last_job, record.front = job.id, None
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
-        blocks, rounds = self._front_blocks.trained(job.id.client, job.round, received)
+        blocks, rounds = record.trained(job.round, received)
         self.accounts.totals.charge("front_blocks", blocks)
         self.accounts.totals.charge("front_block_rounds", rounds)
 
@@ -218,12 +243,14 @@ class World:
         self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, steps: float, flops: float
     ) -> None:
         client, joules = job.id.client, work.watts * spent
-        self._heated(client, spent)
+        self.heat.computed(client, spent, self.env.now)
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=steps)
         self.accounts.totals.charge("flops", flops)
+        self._drew(client, joules)
+
+    def _drew(self, client: int, joules: float) -> None:
         self.accounts.drew(client, joules)
-        if self._power is not None:
-            self._power.phase(client)
+        self._power.phase(client)
         self.accounts.check()
 
     def forward_seconds(self, client: int, round: int, images: int) -> float:
@@ -234,13 +261,11 @@ class World:
     def evaluated(self, client: int, round: int, images: int, seconds: float) -> None:
         """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
         work = self.work.of(client, self.setup.sizes.blocks)
-        flops, joules = work.flops * work.forward_share(images), work.watts * seconds
-        if self._power is not None:
-            joules = self._power.given(client, joules)
+        flops = work.flops * work.forward_share(images)
+        joules = self._power.given(client, work.watts * seconds)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
         self.accounts.totals.charge("flops", flops)
-        self.accounts.drew(client, joules)
-        self.accounts.check()
+        self._drew(client, joules)
 
     def waited(self, round: int, client: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
         """The client was awake without computing for the last ``seconds``, and drew its idle watts.
@@ -248,13 +273,10 @@ class World:
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
         """
         joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
-        if prefetching and self._power is not None:
+        if prefetching:
             joules = self._power.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
-        self.accounts.drew(client, joules)
-        if self._power is not None:
-            self._power.phase(client)
-        self.accounts.check()
+        self._drew(client, joules)
 
     def refused(self, job: TrainingJob, work: Work) -> None:
         self._wrote_work("refused", work, *job.place, bytes=work.peak_memory_bytes)

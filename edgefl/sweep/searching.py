@@ -18,6 +18,7 @@ from edgefl.registry import chosen_part
 from edgefl.scenario.sections import OptunaSpec, SweepSpec
 from edgefl.sweep.jobs import Job, Search, Setting
 from edgefl.tasks.base import TASKS
+from edgefl.wording import grouped
 
 FIGURES = {"accuracy": "final", "best": "best", "ema": "ema"}
 """The figures that settings can be chosen by, and the ends of their columns' names."""
@@ -78,26 +79,19 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
     check_split(jobs)
     measured = metric_of(jobs[0])
     column = column_of(metric, measured)
-    settings = {job.id: job.setting for job in jobs}
-    grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
-    for row in table.to_pylist():
-        setting = settings[row["job"]]
-        found = grouped.setdefault(row["method"], {}).setdefault(json.dumps(dict(setting)), (setting, []))
-        found[1].append(row[column])
-    seeds = len({job.seed for job in jobs})
+    texts = {job.id: json.dumps(dict(job.setting)) for job in jobs}
+    settings = {texts[job.id]: job.setting for job in jobs}
+    seeds, sign = len({job.seed for job in jobs}), 1 if measured.better == "higher" else -1
     chosen = []
-    for method, candidates in grouped.items():
-        means: list[tuple[Setting, float]] = []
-        for setting, values in candidates.values():
-            known = [value for value in values if value is not None]
-            if len(known) == seeds:
-                means.append((setting, fmean(known)))
+    for method, rows in grouped((row["method"], row) for row in table.to_pylist()).items():
+        found = grouped((texts[row["job"]], row[column]) for row in rows if row[column] is not None)
+        means = {text: fmean(values) for text, values in found.items() if len(values) == seeds}
         if not means:
             raise UserError(f"no setting of {method} has a metric for every seed to choose by", file="--choose")
-        sign = 1 if measured.better == "higher" else -1
-        best, value = max(means, key=lambda pair: sign * pair[1])
+        text = max(means, key=lambda text: sign * means[text])
+        best = settings[text]
         edge = tuple(path for path in best if _at_the_edge(best[path], [job.setting[path] for job in jobs]))
-        chosen.append(Chosen(method, best, value, seeds, edge, measured))
+        chosen.append(Chosen(method, best, means[text], seeds, edge, measured))
     return chosen
 
 

@@ -19,7 +19,7 @@ from edgefl.record.figures import flat
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import SeedResult, is_summary, read_summary
-from edgefl.record.tables import sweep_row, table_of, write_parquet
+from edgefl.record.tables import table_of, write_parquet
 from edgefl.sweep.jobs import Done, Job, Search, check_folder, run_job
 from edgefl.sweep.over_ray import run_all_on_ray
 from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool
@@ -31,9 +31,8 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
     rows = []
     for number, job in enumerate(jobs):
-        given = {path: column[number] for path, column in columns.items()}
-        figures = figures_by_method(job, folder / job.id)
-        rows += [sweep_row(job.id, given, label, found) for label, found in figures.items()]
+        given = {"job": job.id, **{path: column[number] for path, column in columns.items()}}
+        rows += [{**given, "method": label, **found} for label, found in figures_by_method(job, folder).items()]
     order = {label: place for place, label in enumerate(dict.fromkeys(row["method"] for row in rows))}
     settings = [dict(job.setting) for job in jobs]
     place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
@@ -41,14 +40,9 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     return table_of(rows)
 
 
-def is_done(folder: Path) -> bool:
-    """Whether the job of a run directory is finished."""
-    return is_summary(RunPaths(folder).summary) and not is_interrupted(folder)
-
-
 def figures_by_method(job: Job, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the figures of each method in a job's run directory; none of a job that failed."""
-    summary = RunPaths(folder).summary
+    """Return the figures of each method of a job, whose run directory is in a folder; none of a job that failed."""
+    summary = RunPaths(folder / job.id).summary
     ended = read_summary(summary)[1].methods if is_summary(summary) else {}
     return {label: figures_of(ended[label][0]) for label in job.methods if label in ended}
 
@@ -127,7 +121,11 @@ def search(
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
             check_folder(job, folder / id)
-        left = {id: job for id, job in unique.items() if not is_done(folder / id)}
+        left = {
+            id: job
+            for id, job in unique.items()
+            if not is_summary(RunPaths(folder / id).summary) or is_interrupted(folder / id)
+        }
 
         def one_done(job: Job, failure: str | None) -> None:
             left.pop(job.id)
@@ -136,12 +134,10 @@ def search(
             if done is not None:
                 done(job, failure, len(left))
 
-        if cluster:
-            run_all_on_ray(list(left.values()), folder, processes, one_done)
-        else:
-            run_all(list(left.values()), folder, processes or cores(), one_done)
+        execute = run_all_on_ray if cluster else run_all
+        execute(list(left.values()), folder, processes, one_done)
         asked.update({(job.id, repr(job.setting)): job for job in jobs})
-        return [figures_by_method(job, folder / job.id) for job in jobs]
+        return [figures_by_method(job, folder) for job in jobs]
 
     with _taken(out, list(identity)):
         with suppress(StopIteration):
@@ -154,7 +150,7 @@ def search(
     return SweepResult(out, every, table, failures)
 
 
-def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> None:
+def run_all(jobs: Sequence[Job], folder: Path, processes: int | None, done: Done) -> None:
     """Run the jobs in worker processes with one thread each; if a process dies, only its job fails.
 
     One job per processor does not slow down the others then. ``folder`` has their run directories, by job id.
@@ -165,7 +161,7 @@ def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> No
         done(left.pop(number), failure)
 
     try:
-        _run(left, folder, processes, finished)
+        _run(left, folder, processes or cores(), finished)
     except PoolBroken:
         # Run each remaining job alone to find the one whose process dies.
         for number in list(left):
@@ -188,7 +184,6 @@ def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[
 
 @contextmanager
 def _taken(out: Path, ids: list[str]) -> Iterator[None]:
-    """Lock the folder of a sweep for this process."""
     lock, state = FileLock(out / SWEEP_LOCK), out / SWEEP
 
     def check() -> None:

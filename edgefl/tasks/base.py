@@ -43,19 +43,22 @@ class Task(Component):
         """True for the labels that count, in their shape; by default all."""
         return np.ones(labels.shape, dtype=bool)
 
-    @abstractmethod
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of outputs for these training labels, and the classes that the data set states, if it does."""
+        """The number of outputs for these training labels, and the classes that the data set states, if it does.
+
+        By default one for each number of a label, or for each class.
+        """
+        if self.label_type.is_floating_point:
+            return int(labels.shape[1])
+        return classes or int(labels.max()) + 1
 
     def outputs_for_classes(self, classes: int) -> int:
         """The number of outputs for labels that are the numbers of ``classes`` classes."""
         try:
             number = self.labels(np.zeros(1, dtype=np.int64))
         except WrongAnswer:
-            raise UserError(
-                f"expected a task whose labels can be the numbers of classes, as in these data, found {self.kind}",
-                field="task",
-            ) from None
+            message = f"expected a task whose labels can be the numbers of classes, as in these data, found {self.kind}"
+            raise UserError(message, field="task") from None
         return self.outputs(number, classes)
 
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,35 +97,33 @@ MOST_CLASSES = 100_000
 
 def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
     """The numbers of classes or tokens (``what``) as int64."""
-    if found.dtype.kind not in "fiub":
-        raise WrongAnswer(f"expected whole numbers from 0, the {what}, found {_type_of(found)}; give each a number")
-    if not found.size:
-        raise WrongAnswer("expected labels, found none")
-    found = found.astype(np.float64) if found.dtype.kind == "f" else found
-    broken = ~np.isfinite(found) | (found != np.floor(found)) if found.dtype.kind == "f" else np.zeros((), bool)
-    for wrong, expected in (
-        (broken, f"whole numbers from 0, the {what}"),
-        ((found < 0) | (found >= MOST_CLASSES), f"{what} from 0 to {MOST_CLASSES - 1}"),
-    ):
-        if wrong.any():
-            place = np.unravel_index(int(wrong.argmax()), found.shape)
-            raise WrongAnswer(f"expected {expected}, found {found[place]} in sample {place[0]}")
+    _check_type(found, f"whole numbers from 0, the {what}")
+    if found.dtype.kind == "f":
+        found = found.astype(np.float64)
+        check_labels(found, np.isfinite(found) & (found == np.floor(found)), f"whole numbers from 0, the {what}")
+    check_labels(found, (found >= 0) & (found < MOST_CLASSES), f"{what} from 0 to {MOST_CLASSES - 1}")
     return found.astype(np.int64)
 
 
 def finite_numbers(found: NDArray[Any]) -> NDArray[np.float32]:
     """Numbers as float32."""
-    if found.dtype.kind not in "fiub":
-        raise WrongAnswer(f"expected numbers, found {_type_of(found)}; give each a number")
-    if not found.size:
-        raise WrongAnswer("expected labels, found none")
+    _check_type(found, "numbers")
     with np.errstate(over="ignore"):
         numbers = found.astype(np.float32)
-    if not np.isfinite(numbers).all():
-        place = np.argwhere(~np.isfinite(numbers))[0]
-        raise WrongAnswer(f"expected finite numbers of float32, found {found[tuple(place)]} in sample {place[0]}")
+    check_labels(found, np.isfinite(numbers), "finite numbers of float32")
     return numbers
 
 
-def _type_of(array: NDArray[Any]) -> str:
-    return f"the type {'text' if array.dtype.kind == 'U' else array.dtype}"
+def check_labels(found: NDArray[Any], right: NDArray[np.bool_], expected: str) -> None:
+    """Raise a WrongAnswer with the first label that is not ``right``."""
+    if not right.all():
+        place = np.unravel_index(int(right.argmin()), found.shape)
+        raise WrongAnswer(f"expected {expected}, found {found[place]} in sample {place[0]}")
+
+
+def _check_type(found: NDArray[Any], expected: str) -> None:
+    if found.dtype.kind not in "fiub":
+        kind = "text" if found.dtype.kind == "U" else found.dtype
+        raise WrongAnswer(f"expected {expected}, found the type {kind}; give each a number")
+    if not found.size:
+        raise WrongAnswer("expected labels, found none")

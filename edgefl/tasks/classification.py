@@ -58,9 +58,6 @@ class Classification(Task):
             raise WrongAnswer(f"expected one class for each sample (the argmax of one-hot rows), found {shape}")
         return whole_numbers(found, "classes")
 
-    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        return classes or int(labels.max()) + 1
-
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         return ()
 

@@ -17,9 +17,6 @@ from edgefl.tasks.base import TASKS, Task, whole_numbers
 IGNORED = -100
 """The label of a place that does not count, such as padding; PyTorch's own number."""
 
-_LARGEST = 700.0
-"""Of larger numbers, exp is no finite number."""
-
 PERPLEXITY = Metric("perplexity", "lower", share=False)
 
 
@@ -73,9 +70,6 @@ class LanguageModel(Task):
         counted: NDArray[np.bool_] = labels != IGNORED
         return counted
 
-    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        return classes or int(labels.max()) + 1
-
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         return sample_shape
 
@@ -107,4 +101,4 @@ class LanguageModel(Task):
         mean = float(sums[0] / sums[1]) if sums[1] else math.nan
         if self.metric == "accuracy":
             return mean
-        return math.exp(mean) if mean < _LARGEST else math.inf
+        return math.exp(mean) if mean < 700.0 else math.inf  # exp of larger numbers is not finite

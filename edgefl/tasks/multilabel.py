@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgefl.errors import WrongAnswer
 from edgefl.record.metric import Metric
-from edgefl.tasks.base import TASKS, Task, finite_numbers
+from edgefl.tasks.base import TASKS, Task, check_labels, finite_numbers
 from edgefl.tasks.classification import MACRO_F1, f1_counts, macro_f1
 
 
@@ -32,14 +32,8 @@ class Multilabel(Task):
         if found.ndim != 2:
             raise WrongAnswer(f"expected an array of [samples, labels] of 0 and 1, found {list(found.shape)}")
         numbers = finite_numbers(found)
-        wrong = (numbers != 0) & (numbers != 1)
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            raise WrongAnswer(f"expected 0 or 1 for each label, found {found[row, column]} in sample {row}")
+        check_labels(found, (numbers == 0) | (numbers == 1), "0 or 1 for each label")
         return numbers
-
-    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        return int(labels.shape[1])
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, labels)

@@ -45,9 +45,6 @@ class Regression(Task):
             raise WrongAnswer(f"expected an array of [samples] or [samples, numbers], found {list(found.shape)}")
         return finite_numbers(found).reshape(len(found), -1)
 
-    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        return int(labels.shape[1]) if labels.ndim > 1 else 1
-
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return _LOSSES[self.loss](outputs, labels)
 

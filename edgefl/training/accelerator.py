@@ -134,9 +134,6 @@ class Replay:
             self.reads[name].copy_(tensor)
         self._calls += 1
         if self._calls == 2 and self.writes.device.type == "cuda":
-            self._graph = self._recorded()
+            self._graph = recorded(self._step, self.writes.device)
         (self._graph or self._step)()
         return self.writes.clone()
-
-    def _recorded(self) -> Callable[[], None] | None:
-        return recorded(self._step, self.writes.device)

@@ -1,22 +1,75 @@
-"""The device and the ``engine:`` of a scenario's training, chosen by rule, not by timing, to be repeatable."""
+"""The interface of engines, and the device and the ``engine:`` of training, chosen by rule, not by timing."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Protocol, Self
 
 import torch
 from pydantic import BeforeValidator, Field
+from torch import Tensor
 
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DEVICES, EngineKind, cores
+from edgefl.models.block_model import BlockModel
 from edgefl.options import Component, of_kind
+from edgefl.registry import Registry
 from edgefl.torch_settings import Precision, neutral_torch
 from edgefl.training import accelerator
-from edgefl.training.base import ENGINES
+from edgefl.training.client_data import ClientData
+from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.validation import validated
+
+
+class Engine(Protocol):
+    """Trains jobs. Every engine returns for every job the result that :func:`train_job` returns for it alone."""
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs and return the results in the order of the tasks, independent of the order of execution.
+
+        Raises:
+            TrainingFault: a local step failed; the message names method, client, round and step.
+        """
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Return metric and mean loss of the model ``vector`` ``[size]`` on the evaluation split.
+
+        ``mode`` states how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
+        """
+
+    def close(self) -> None:
+        """Release workers and memory; the engine must not be used again."""
+
+
+class EngineInputs(NamedTuple):
+    """An engine is built from these."""
+
+    model: BlockModel  # the skeleton that jobs are called with
+    data: ClientData
+    device: torch.device
+    workers: int | None = None  # number of concurrent jobs; None: the engine's own choice. It never changes a result
+    precision: Precision = "float32"
+
+
+EngineWrapper = Callable[[Engine, EngineInputs, int], Engine]
+"""What takes the place of an engine, given what that one was built from, and the seed."""
+
+
+@dataclass(frozen=True)
+class EngineEntry:
+    """An engine as its module in :mod:`edgefl.training.engines` registers it."""
+
+    build: Callable[[EngineInputs], Engine]
+    devices: tuple[str, ...] = ("cpu", "cuda")  # kinds of devices on which it runs
+    alike: bool = True  # results are bit-identical to training each job alone
+    elsewhere: bool = False  # it trains on other machines
+
+
+ENGINES: Registry[EngineEntry] = Registry("engine", package="edgefl.training.engines")
 
 
 def choose_device(name: str) -> torch.device:
@@ -122,15 +175,6 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
             f"engine '{name}' runs on {' and '.join(devices)}, not on {device.type}; choose 'sequential' or 'auto'"
         )
     return name
-
-
-def engines_on(device: torch.device) -> tuple[str, ...]:
-    """The engines that run on a device of this machine.
-
-    >>> engines_on(torch.device("cuda"))
-    ('batched', 'sequential')
-    """
-    return tuple(name for name, entry in ENGINES if not entry.elsewhere and device.type in entry.devices)
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:

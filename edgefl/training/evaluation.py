@@ -1,6 +1,6 @@
 """Metric and loss of one model, batch by batch; the result does not depend on which worker computes which batch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import fsum, nan
 from typing import Any, NamedTuple
@@ -15,21 +15,13 @@ from edgefl.models.layout import Weights
 from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY, drawn_from
 from edgefl.tasks.base import Task
-from edgefl.torch_settings import neutral_torch
-from edgefl.training.base import EvaluationData, JobData, JobResult
+from edgefl.training.client_data import ClientData, OwnSamples
 from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult
 
 PLAIN = asdict(Mode(training=False, track=False))
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
-
-BATCH, DEVICE_BATCH = 128, 1024
-"""Images in an evaluation batch on a CPU, with every engine, and on an accelerator, which a small batch leaves idle."""
-
-
-def batch_on(device: torch.device) -> int:
-    """Images in an evaluation batch on a device."""
-    return BATCH if device.type == "cpu" else DEVICE_BATCH
 
 
 class BatchScore(NamedTuple):
@@ -41,7 +33,7 @@ class BatchScore(NamedTuple):
 
 
 def evaluate_batches(
-    vector: Tensor, places: Sequence[slice], model: BlockModel, data: EvaluationData, mode: Mapping[str, Any]
+    vector: Tensor, places: Sequence[slice], model: BlockModel, data: ClientData | OwnSamples, mode: Mapping[str, Any]
 ) -> list[BatchScore]:
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 
@@ -115,28 +107,3 @@ def _mean(losses: list[float], sizes: tuple[int, ...]) -> float:
     if not sizes:
         return nan
     return _sum([loss * size for loss, size in zip(losses, sizes, strict=True)]) / sum(sizes)
-
-
-def local_losses(
-    vector: Tensor,
-    model: BlockModel,
-    mode: Mapping[str, Any],
-    data: JobData,
-    *,
-    clients: Sequence[int],
-    images: int | None,
-    draws: Callable[[int], np.random.Generator],
-) -> list[float]:
-    """The mean loss on each client's training images, without augmentation.
-
-    ``images`` of each client are drawn from the generator ``draws(client)``; ``None``: all are used.
-    """
-    losses = []
-    with neutral_torch():
-        for client in clients:
-            chosen, held = None, data.samples(client)
-            if images is not None and images < held:
-                chosen = np.sort(draws(client).choice(held, size=images, replace=False))
-            own = data.own(client, chosen)
-            losses.append(total(evaluate_batches(vector, own.evaluation(), model, own, mode), model.task).loss)
-    return losses

@@ -102,15 +102,16 @@ class Learner(Protocol):
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Train the required jobs, compute the next model from the deltas, and return its version (``version + 1``).
 
-        A job may have started from any version that was the latest at its submission. Without ``mixing``, every delta
-        has full weight.
+        ``jobs`` are those whose results arrived, in any order; without any, the model does not change. A job may have
+        started from any version that was the latest at its submission. ``round`` sets the rate that a server update may
+        read. Without ``mixing``, every delta has full weight.
         """
 
     def digests(self, version: int) -> Digests | None:
         """Digests of the latest version and its predecessor; ``None`` without models or without digests."""
 
     def feedback(self, job: JobId) -> Feedback:
-        """The numbers of an aggregated job; ``distance`` is the distance to its aggregate."""
+        """The numbers of a job in its client's last aggregation; ``distance`` is the distance to its aggregate."""
 
     def evaluate(self, version: int) -> Evaluation:
         """The task's metric and loss of a model version."""

@@ -2,111 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.data.batches import JobBatches, StackedBatches, fetch, job_batches
-from edgefl.data.dataset import Dataset
-from edgefl.data.federated import FederatedData
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import OWN
-from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.base import JobData, JobTask
-from edgefl.training.evaluation import batch_on
+from edgefl.training.client_data import ClientData
 from edgefl.training.job import TrainingJob
+from edgefl.training.job_task import JobTask
 from edgefl.training.kept_states import State
 from edgefl.training.parts_of_models import PartsOfModel
-
-
-class ClientData:
-    """Batches and facts of the clients' data; implements :class:`~edgefl.training.base.JobData`.
-
-    It is immutable, so several jobs may read it at once. If the test set is partitioned, the model is evaluated on all
-    clients' parts together (the cumulative accuracy of one model on its clients' data).
-    """
-
-    def __init__(self, data: FederatedData) -> None:
-        self._data = data
-        device = data.train.device
-        self._label_counts = torch.from_numpy(data.label_counts).to(device)
-        shards = data.evaluation_shards
-        evaluated = torch.arange(len(data.evaluation)) if shards is None else torch.from_numpy(shards.indices)
-        self._evaluated = evaluated.to(data.evaluation.store)
-
-    @property
-    def clients(self) -> int:
-        return self._data.clients
-
-    def together(self) -> Self:
-        one = copy(self)
-        one._data, one._label_counts = self._data.together(), self._label_counts.sum(0, keepdim=True)
-        return one
-
-    def samples(self, client: int) -> int:
-        return int(self._data.sizes[client])
-
-    def facts(self, client: int) -> dict[str, Tensor]:
-        share = self._data.sizes[client] * self.clients / self._data.sizes.sum()
-        counts = self._label_counts[client]
-        return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}
-
-    def batches(self, task: JobTask) -> Iterator[Batch]:
-        """Images stay bytes on the device until their step runs."""
-        return self._plan(task).in_turn()
-
-    def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
-        stacked = StackedBatches.of([self._plan(task) for task in tasks])
-        return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
-
-    def _plan(self, task: JobTask) -> JobBatches:
-        data = self._data
-        return job_batches(
-            data.train,
-            data.augment,
-            data.shards.shard(task.client),
-            task.options,
-            task.steps,
-            seed=task.seed,
-            client=task.client,
-            dispatch=task.dispatch,
-        )
-
-    def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> OwnSamples:
-        shard = self._data.shards.shard(client)
-        return OwnSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))
-
-    def evaluation(self) -> Sequence[slice]:
-        return _batches(len(self._evaluated), self._data.evaluation.device)
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        return fetch(self._data.evaluation, self._evaluated[place])
-
-
-class OwnSamples(NamedTuple):
-    """A client's own samples, at ``indices`` of the training set."""
-
-    data: Dataset
-    indices: Tensor
-
-    def evaluation(self) -> Sequence[slice]:
-        return _batches(len(self.indices), self.data.device)
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        return fetch(self.data, self.indices[place])
-
-
-def _batches(samples: int, device: torch.device) -> list[slice]:
-    size = batch_on(device)
-    return [slice(start, start + size) for start in range(0, samples, size)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,30 +35,17 @@ class JobInputs(NamedTuple):
     vectors: State
 
 
+@dataclass(eq=False)
 class JobResolver:
-    """Resolves the inputs of one method's jobs.
+    """Resolves the inputs of one method's jobs."""
 
-    ``depth`` is M, the model's number of blocks, ``initial`` the initial model x^0 ``[size]``.
-    """
-
-    def __init__(  # noqa: PLR0917  (a job is made of this many things)
-        self,
-        method: Method,
-        layout: Layout,
-        depth: int,
-        initial: Tensor,
-        data: JobData,
-        parts: PartsOfModel | None = None,
-    ) -> None:
-        self._method = method
-        self._layout = layout
-        self._depth = depth
-        self._initial = initial
-        self._data = data
-        self._parts = parts
-        self._vectors = sorted(method.objective.vectors | method.rule.vectors)
-        self._completed: tuple[Tensor, Tensor, Tensor] | None = None
-        self._options: dict[tuple[int, int], LocalOptions] = {}
+    method: Method
+    layout: Layout
+    initial: Tensor  # the initial model x^0 [size]
+    data: ClientData
+    parts: PartsOfModel | None = None
+    _completed: tuple[Tensor, Tensor, Tensor] | None = None
+    _options: dict[tuple[int, int], LocalOptions] = field(default_factory=dict)
 
     def resolve(
         self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None
@@ -156,15 +54,16 @@ class JobResolver:
 
         ``state`` is that after ``job.previous``, ``front`` the model ``job.front`` ``[size]``, if there are any.
         """
-        method, layout = self._method, self._layout
-        if self._parts is not None:
+        method, layout = self.method, self.layout
+        vectors = method.objective.vectors | method.rule.vectors
+        if self.parts is not None:
             # Clients that train parts keep no state, receive no broadcasts and have no front blocks.
-            layout = self._parts.of(job.level).model.layout
-            received, state = Received(self._parts.taken(received.vector, job.level, job.round), {}), None
+            layout = self.parts.of(job.level).model.layout
+            received, state = Received(self.parts.taken(received.vector, job.level, job.round), {}), None
         start = self._start(job, received.vector, state, front)
         if layout.local:
             # A client that has not trained has the initial model's local part, which all clients share.
-            own = layout.local_part(self._initial) if state is None else state[OWN]
+            own = layout.local_part(self.initial) if state is None else state[OWN]
             start = layout.with_local_part(start, own)
         if method.state is not None and state is None:
             state = method.state.first(start, layout.parameter_count)
@@ -184,7 +83,7 @@ class JobResolver:
             alpha=job.alpha,
             start=start,
             frozen={name: self._whole(name, known[name], start, layout) for name in sorted(method.objective.frozen)},
-            vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
+            vectors={name: _first(known[name], layout.parameter_count) for name in sorted(vectors)},
             facts=self._facts(job.id.client, job.round),
             level=job.level,
         )
@@ -192,23 +91,24 @@ class JobResolver:
 
     def _options_for(self, layout: Layout, job: TrainingJob) -> LocalOptions:
         """The same object for all jobs that train the same part of the model."""
-        first = self._depth - job.alpha if self._method.objective.trains_last else 0
+        first = len(self.layout.block_names) - job.alpha if self.method.objective.trains_last else 0
         if (first, job.level) not in self._options:
-            self._options[first, job.level] = self._method.local.on(layout, first)
+            self._options[first, job.level] = self.method.local.on(layout, first)
         return self._options[first, job.level]
 
     def _start(self, job: TrainingJob, received: Tensor, state: State | None, front: Tensor | None) -> Tensor:
         """If only the last alpha blocks were received, those in front are the client's own."""
-        if job.alpha >= self._depth or self._method.objective.trains_last:
+        depth = len(self.layout.block_names)
+        if job.alpha >= depth or self.method.objective.trains_last:
             return received
-        if self._method.state is None or "previous" not in self._method.state.vectors:
+        if self.method.state is None or "previous" not in self.method.state.vectors:
             raise ValueError(
-                f"method '{self._method.label}' received {job.alpha} of {self._depth} blocks, "
+                f"method '{self.method.label}' received {job.alpha} of {depth} blocks, "
                 "but its clients keep no model to build on"
             )
         # A client that has never received a whole model has the initial one, which all clients share.
-        own = front if front is not None else self._initial if state is None else state["previous"]
-        return self._layout.splice(own, received, self._depth - job.alpha)
+        own = front if front is not None else self.initial if state is None else state["previous"]
+        return self.layout.splice(own, received, depth - job.alpha)
 
     def _whole(self, name: str, vector: Tensor, start: Tensor, layout: Layout) -> Tensor:
         """If it has only parameters, the local model's buffers are appended."""
@@ -225,12 +125,12 @@ class JobResolver:
         return self._completed[2]
 
     def _facts(self, client: int, round: int) -> dict[str, Tensor]:
-        names = self._method.objective.client
+        names = self.method.objective.client
         if not names:
             return {}
-        facts = dict(self._data.facts(client))
+        facts = dict(self.data.facts(client))
         if "round" in names:
-            facts["round"] = torch.tensor(round, device=self._initial.device)
+            facts["round"] = torch.tensor(round, device=self.initial.device)
         return {name: facts[name] for name in sorted(names)}
 
 

@@ -1,6 +1,7 @@
 """Client states between jobs, as chains of futures: a state is the outcome of a job, which may not be trained yet."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from pydantic import Field
@@ -8,11 +9,13 @@ from torch import Tensor
 
 from edgefl.options import Component
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.serialization import within
 
 State = Mapping[str, Tensor]
 """A client's vectors by name, as ``ClientState.after`` returned them."""
 
 
+@dataclass
 class ClientStates:
     """The client states that a later job may still read.
 
@@ -21,49 +24,27 @@ class ClientStates:
     jobs read.
     """
 
-    def __init__(
-        self, states: Mapping[JobId, State] | None = None, last_jobs: Mapping[int, tuple[JobId, ...]] | None = None
-    ) -> None:
-        self._states: dict[JobId, State] = dict(states or {})
-        self._tips: dict[int, tuple[JobId, ...]] = dict(last_jobs or {})
+    kept: dict[JobId, State] = field(default_factory=dict)  # by the job that produced them
+    # for every client, the jobs, trained or not, that its next job may continue from
+    last_jobs: dict[int, tuple[JobId, ...]] = field(default_factory=dict)
 
     def submitted(self, job: TrainingJob) -> None:
-        self._tips[job.id.client] = (job.id,) if job.previous is None else (job.id, job.previous)
+        self.last_jobs[job.id.client] = (job.id,) if job.previous is None else (job.id, job.previous)
 
     def aggregated(self, job: JobId) -> None:
         """The server used the job's result, so the client did not abandon it."""
-        if self._tips.get(job.client, (None,))[0] == job:
-            self._tips[job.client] = (job,)
-
-    def put(self, job: JobId, state: State) -> None:
-        self._states[job] = state
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def __getitem__(self, job: JobId) -> State:
-        return self._states[job]
-
-    def kept(self) -> Mapping[JobId, State]:
-        """All kept states, by the job that produced them."""
-        return self._states
-
-    def last_jobs(self) -> Mapping[int, tuple[JobId, ...]]:
-        """For every client, the jobs, trained or not, that its next job may continue from."""
-        return self._tips
+        if self.last_jobs.get(job.client, (None,))[0] == job:
+            self.last_jobs[job.client] = (job,)
 
     def tips(self) -> set[JobId]:
         """The jobs, trained or not, that any client's next job may continue from."""
-        return {job for tips in self._tips.values() for job in tips}
+        return {job for jobs in self.last_jobs.values() for job in jobs}
 
     def keep(self, waiting: Iterable[TrainingJob]) -> None:
         """Delete every state that neither a ``waiting`` job nor a future job can read."""
         needed = self.tips() | {job.previous for job in waiting if job.previous is not None}
-        for job in self._states.keys() - needed:
-            del self._states[job]
-
-
-_PREFIX = "kept_models/"
+        for job in self.kept.keys() - needed:
+            del self.kept[job]
 
 
 class EnsembleSpec(Component):
@@ -74,74 +55,42 @@ class EnsembleSpec(Component):
     )
 
 
-class TemporalEnsemble:
-    """ē_t = Σ_{s≤t} d^{t-s} θ_s / Σ_{s≤t} d^{t-s}: the weights sum to 1 from the first model on.
+class KeptModels:
+    """The moving average of the global models and the local models ``[size]`` of the last round; each is optional.
 
-    Without the division, the first model would have the share d^t, which is most of the average in the first 1/(1-d)
-    rounds. Buffers are averaged like parameters.
+    The average is ē_t = Σ_{s≤t} d^{t-s} θ_s / Σ_{s≤t} d^{t-s}: the weights sum to 1 from the first model on. Without
+    the division, the first model would have the share d^t, which is most of the average in the first 1/(1-d) rounds.
+    Buffers are averaged like parameters.
 
-    >>> ensemble = TemporalEnsemble(0.5)
+    >>> kept = KeptModels(EnsembleSpec(decay=0.5))
     >>> for number in (1.0, 4.0):
-    ...     ensemble.add(torch.tensor([number]))
-    >>> ensemble.vector
+    ...     kept.aggregated(torch.tensor([number]), {})
+    >>> kept.average
     tensor([3.])
     """
 
-    def __init__(self, decay: float) -> None:
-        self._decay = decay
-        self._weight = 0.0
-        self._vector: Tensor | None = None
-
-    def add(self, model: Tensor) -> None:
-        # With w the sum of weights, ē + (θ - ē)/w is the same average, and it is exact if the model does not change.
-        self._weight = self._decay * self._weight + 1.0
-        before = self._vector
-        self._vector = model.clone() if before is None else before + (model - before) / self._weight
-
-    @property
-    def vector(self) -> Tensor | None:
-        return self._vector
-
-    def packed(self) -> dict[str, Tensor]:
-        if self._vector is None:
-            return {}
-        return {"average": self._vector, "weight": torch.tensor([self._weight], dtype=torch.float64)}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self._vector = tensors.get("average")
-        self._weight = float(tensors["weight"]) if "weight" in tensors else 0.0
-
-
-class KeptModels:
-    """The moving average of the global models and the local models ``[size]`` of the last round; each is optional."""
-
     def __init__(self, ensemble: EnsembleSpec | None = None, *, clients: bool = False) -> None:
-        self._ensemble = None if ensemble is None else TemporalEnsemble(ensemble.decay)
-        self._clients = clients
+        self._ensemble, self._clients = ensemble, clients
+        self._weight = 0.0
+        self.average: Tensor | None = None  # of all versions so far [size], if one is kept
         self.local: dict[int, Tensor] = {}
-
-    @property
-    def average(self) -> Tensor | None:
-        """The moving average ``[size]`` of all versions so far, if one is kept."""
-        return None if self._ensemble is None else self._ensemble.vector
 
     def aggregated(self, model: Tensor, local: Mapping[int, Tensor]) -> None:
         if self._ensemble is not None:
-            self._ensemble.add(model)
+            # With w the sum of weights, ē + (θ - ē)/w is the same average, and exact if the model does not change.
+            self._weight = self._ensemble.decay * self._weight + 1.0
+            before = self.average
+            self.average = model.clone() if before is None else before + (model - before) / self._weight
         if self._clients and local:
             self.local = dict(local)
 
     def packed(self) -> dict[str, Tensor]:
-        tensors = {} if self._ensemble is None else self._ensemble.packed()
-        tensors |= {f"client/{client}": model for client, model in self.local.items()}
-        return {_PREFIX + name: tensor for name, tensor in tensors.items()}
+        tensors = {f"client/{client}": model for client, model in self.local.items()}
+        if self.average is None:
+            return tensors
+        return {"average": self.average, "weight": torch.tensor([self._weight], dtype=torch.float64), **tensors}
 
-    def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        own = {name.removeprefix(_PREFIX): each for name, each in tensors.items() if name.startswith(_PREFIX)}
-        if self._ensemble is not None:
-            self._ensemble.restore({name: each if name == "weight" else each.to(device) for name, each in own.items()})
-        self.local = {
-            int(name.removeprefix("client/")): each.to(device)
-            for name, each in own.items()
-            if name.startswith("client/")
-        }
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.average = tensors.get("average")
+        self._weight = float(tensors["weight"]) if "weight" in tensors else 0.0
+        self.local = {int(client): model for client, model in within(tensors, "client").items()}

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,15 +16,17 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.base import Engine, JobData, JobResult, JobTask, Outcome
+from edgefl.training.client_data import ClientData
 from edgefl.training.distances import Distances
-from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
+from edgefl.training.engine_spec import Engine
+from edgefl.training.evaluation import epoch_losses, evaluate_batches, in_main_memory, total
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.kept_states import ClientStates, KeptModels, State
 from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.serialization import joined, split, within
-from edgefl.training.server_model import ServerModel
+from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
 HORIZON = 16
@@ -51,7 +53,7 @@ class MethodLearner:
         method: Method,
         model: BlockModel,  # the skeleton adapted by the method's objective; it is not modified
         initial: Tensor,  # the initial model x^0 [size], version 0
-        data: JobData,
+        data: ClientData,
         engine: Engine,
         *,
         seed: int = 0,  # the run's seed, for random choices of a codec
@@ -68,11 +70,11 @@ class MethodLearner:
         self.data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
-        self._resolver = JobResolver(method, model.layout, model.depth, initial, data, parts)
+        self._resolver = JobResolver(method, model.layout, initial, data, parts)
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._distances = Distances(model.layout, initial)
-        self._versions: dict[int, Received] = {0: self._server.sent()}
+        self._versions: dict[int, Received] = {0: self._server.sent}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
@@ -84,13 +86,11 @@ class MethodLearner:
         self._digests = Digests("", digest_of_model(initial))
 
     def submit(self, job: TrainingJob) -> None:
-        """Register a job that has started in the simulation; nothing is trained yet."""
         self._waiting[job.id] = job
         if self._method.state is not None:
             self._states.submitted(job)
 
     def received(self, client: int, version: int) -> None:
-        """Keep the latest version for the client's next job."""
         self._broadcast[client] = version
 
     def discard(self, job: JobId) -> None:
@@ -100,19 +100,13 @@ class MethodLearner:
         self._forget()
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """Train the required jobs and compute model ``version + 1`` from their deltas.
-
-        ``jobs`` are those whose results arrived, in any order; without any, the model does not change. ``round`` sets
-        the learning rate that a server update may read. Without ``mixing``, all updates have full weight.
-        """
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
         with neutral_torch(), torch.no_grad():
             self._train([*jobs, *old])
             before = digest_of_model(self._server.vector)
-            arrived = {id: self._outcomes[id] for id in sorted(jobs, key=_order)}
-            factors = None if mixing is None else [mixing.factors[id] for id in arrived]
-            self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
-            self._versions[version + 1] = self._server.sent()
+            arrived = {id: self._outcomes[id] for id in sorted(jobs)}
+            self._server.update(arrived, round, mixing)
+            self._versions[version + 1] = self._server.sent
             self._digests = Digests(before, digest_of_model(self._server.vector))
             if self._kept_models is not None:
                 local = {id.client: outcome.final for id, outcome in arrived.items()}
@@ -141,7 +135,6 @@ class MethodLearner:
         return self._digests
 
     def feedback(self, job: JobId) -> Feedback:
-        """The feedback values of a job that was in its client's last aggregation."""
         return self._feedback[job.client][job]
 
     def evaluate(self, version: int) -> Evaluation:
@@ -168,9 +161,17 @@ class MethodLearner:
         return Evaluation(fmean(each.metric for each in found), fmean(each.loss for each in found))
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        draws = partial(generator, self._seed, "local losses", version)
-        model, mode = self._model, self._evaluation_mode
-        return local_losses(self.model(version), model, mode, self.data, clients=clients, images=images, draws=draws)
+        vector, task, losses = self.model(version), self._model.task, []
+        with neutral_torch():
+            for client in clients:
+                chosen, held = None, self.data.samples(client)
+                if images is not None and images < held:
+                    draws = generator(self._seed, "local losses", version, client)
+                    chosen = np.sort(draws.choice(held, size=images, replace=False))
+                own = self.data.own(client, chosen)
+                scores = evaluate_batches(vector, own.evaluation(), self._model, own, self._evaluation_mode)
+                losses.append(total(scores, task).loss)
+        return losses
 
     def model(self, version: int) -> Tensor:
         """The weights ``[size]`` of a kept model version; do not modify them.
@@ -182,8 +183,8 @@ class MethodLearner:
     def local_parts(self) -> dict[int, Tensor]:
         """The part of the model that each client keeps for itself, after its last trained job, if it trained."""
         found: dict[int, Tensor] = {}
-        for client, jobs in self._states.last_jobs().items():
-            trained = [self._states[job] for job in jobs if job in self._states.kept()]
+        for client, jobs in self._states.last_jobs.items():
+            trained = [self._states.kept[job] for job in jobs if job in self._states.kept]
             if trained and OWN in trained[0]:
                 found[client] = trained[0][OWN]
         return found
@@ -194,17 +195,17 @@ class MethodLearner:
         parts: dict[str, Mapping[str, Tensor]] = {"server": self._server.state}
         parts |= {f"version/{version}": split(sent)[1] for version, sent in self._versions.items()}
         parts |= {f"outcome/{number}": tensors for number, (_, _, tensors) in enumerate(outcomes)}
-        parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept().values())}
+        parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept.values())}
+        parts |= {} if self._kept_models is None else {"kept_models": self._kept_models.packed()}
         named = {f"{part}/{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
-        kept = {} if self._kept_models is None else self._kept_models.packed()
-        return {"latest": self._server.vector, **named, **kept}, {
+        return {"latest": self._server.vector, **named}, {
             "version": self._server.version,
             "versions": list(self._versions),
             "waiting": [asdict(job) for job in self._waiting.values()],
             "discarded": [list(id) for id in sorted(self._discarded)],
             "outcomes": [[list(id), asdict(bare)] for id, bare, _ in outcomes],
-            "states": [list(id) for id in self._states.kept()],
-            "tips": [[client, [list(id) for id in jobs]] for client, jobs in self._states.last_jobs().items()],
+            "states": [list(id) for id in self._states.kept],
+            "tips": [[client, [list(id) for id in jobs]] for client, jobs in self._states.last_jobs.items()],
             "broadcast": [list(each) for each in self._broadcast.items()],
         }
 
@@ -220,25 +221,25 @@ class MethodLearner:
         self._server.resume(version, here["latest"], within(here, "server"), self._versions[version])
         waiting = [_job(each) for each in facts["waiting"]]
         self._waiting = {job.id: job for job in waiting}
-        self._discarded = {_id(each) for each in facts["discarded"]}
+        self._discarded = {JobId(*each) for each in facts["discarded"]}
         self._outcomes = {
-            _id(id): joined(Outcome(**{**bare, "part": tuple(bare["part"])}), within(here, f"outcome/{number}"))
+            JobId(*id): joined(Outcome(**{**bare, "part": tuple(bare["part"])}), within(here, f"outcome/{number}"))
             for number, (id, bare) in enumerate(facts["outcomes"])
         }
         self._states = ClientStates(
-            {_id(id): within(here, f"state/{number}") for number, id in enumerate(facts["states"])},
-            {int(client): tuple(_id(id) for id in jobs) for client, jobs in facts["tips"]},
+            {JobId(*id): within(here, f"state/{number}") for number, id in enumerate(facts["states"])},
+            {int(client): tuple(JobId(*id) for id in jobs) for client, jobs in facts["tips"]},
         )
         self._broadcast = {int(client): int(sent) for client, sent in facts["broadcast"]}
         self._feedback, self._evaluations = {}, {}
         if self._kept_models is not None:
-            self._kept_models.restore(tensors, device)
+            self._kept_models.restore(within(here, "kept_models"))
 
     def _train(self, jobs: Iterable[JobId]) -> None:
         needed = self._with_predecessors(jobs)
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
-            ready.sort(key=lambda job: _order(job.id))
+            ready.sort(key=lambda job: job.id)
             inputs = [self._inputs(job) for job in ready]
             results = self._engine.train([each.task for each in inputs])
             losses = in_main_memory([each.cross_entropies for each in results])
@@ -248,7 +249,7 @@ class MethodLearner:
                 result = replace(results[place], cross_entropies=losses[place])
                 state, outcome = self._trained(job, inputs[place], result, deltas[place])
                 if state is not None:
-                    self._states.put(job.id, state)
+                    self._states.kept[job.id] = state
                 if job.id not in self._discarded:
                     self._outcomes[job.id] = outcome
                 self._discarded.discard(job.id)
@@ -301,7 +302,9 @@ class MethodLearner:
 
     def _inputs(self, job: TrainingJob) -> JobInputs:
         front = None if job.front is None else self._versions[job.front].vector
-        return self._resolver.resolve(job, self._versions[job.version], self._state_before(job), front)
+        before = None if self._method.state is None else job.previous
+        state = None if before is None else dict(self._states.kept[before])
+        return self._resolver.resolve(job, self._versions[job.version], state, front)
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
         needed: dict[JobId, TrainingJob] = {}
@@ -312,11 +315,6 @@ class MethodLearner:
                 before = job.previous if self._method.state is not None else None
                 job = None if before is None else self._waiting.get(before)
         return needed
-
-    def _state_before(self, job: TrainingJob) -> dict[str, Tensor] | None:
-        if self._method.state is None or job.previous is None:
-            return None
-        return dict(self._states[job.previous])
 
     def _forget(self) -> None:
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
@@ -330,15 +328,6 @@ class MethodLearner:
         self._evaluations = {version: known for version, known in self._evaluations.items() if version in versions}
 
 
-def _order(job: JobId) -> tuple[int, int]:
-    return job.client, job.dispatch
-
-
-def _id(values: Iterable[Any]) -> JobId:
-    method, seed, client, dispatch = values
-    return JobId(str(method), int(seed), int(client), int(dispatch))
-
-
 def _job(values: Mapping[str, Any]) -> TrainingJob:
     previous = values["previous"]
-    return TrainingJob(**{**values, "id": _id(values["id"]), "previous": None if previous is None else _id(previous)})
+    return TrainingJob(**{**values, "id": JobId(*values["id"]), "previous": previous and JobId(*previous)})

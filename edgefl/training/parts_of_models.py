@@ -1,99 +1,85 @@
 """Training of parts of a model: from the whole model's vector to a part's and back, and an engine for each part."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from edgefl.methods.parts.submodels import SubModel
-from edgefl.methods.recipe import Method
+from edgefl.methods.parts.submodels import SubModel, SubModels
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Layout
-from edgefl.training.base import Engine, JobResult, JobTask
+from edgefl.training.engine_spec import Engine
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 
 
+@dataclass(eq=False)
 class PartsOfModel:
     """The parts of a model that the clients of a method train, by capacity level; built on first use."""
 
-    def __init__(self, method: Method, whole: BlockModel) -> None:
-        assert method.submodels is not None
-        self._submodels = method.submodels
-        self._whole = whole
-        self._parts: dict[int, SubModel] = {}
+    submodels: SubModels
+    whole: BlockModel
+    _parts: dict[int, SubModel] = field(default_factory=dict)
 
     def of(self, level: int) -> SubModel:
         """The part of a level."""
         if level not in self._parts:
-            self._parts[level] = self._submodels.part(self._whole, level)
+            self._parts[level] = self.submodels.part(self.whole, level)
         return self._parts[level]
+
+    def places(self, level: int, round: int) -> Tensor:
+        """The places in the whole model ``[size]`` of the part's numbers in a round (from 0)."""
+        return self.of(level).places(round)
 
     def taken(self, vector: Tensor, level: int, round: int) -> Tensor:
         """The numbers of the whole model ``[size]`` that belong to the part in a round (from 0)."""
-        return vector[self.of(level).places(round).to(vector.device)]
+        return vector[self.places(level, round).to(vector.device)]
 
     def put_back(self, part: Tensor, vector: Tensor, level: int, round: int) -> Tensor:
         """A copy of the whole model ``[size]`` with other numbers in the part's places."""
         whole = vector.clone()
-        whole[self.of(level).places(round).to(vector.device)] = part
+        whole[self.places(level, round).to(vector.device)] = part
         return whole
 
-    def share_of(self, each: Sequence[tuple[int, int]], weights: Tensor) -> Tensor:
-        """The sum of the weights of the parts that contain each number of the model ``[size]``; 1 where none does.
 
-        ``each`` is the level and the round of each part.
-        """
-        total = weights.new_zeros(self._whole.layout.size)
-        for (level, round), weight in zip(each, weights, strict=True):
-            total[self.of(level).places(round).to(total.device)] += weight
-        total[total == 0] = 1
-        return total
+def last_blocks(layout: Layout, blocks: int) -> Tensor:
+    """The places in the model ``[size]`` of the numbers of so many last blocks."""
+    parameters, buffers = layout.before(len(layout.block_names) - blocks)
+    count = layout.parameter_count
+    return torch.cat([torch.arange(parameters, count), torch.arange(count + buffers, layout.size)])
 
 
-class LastBlocks:
-    """The parts of the model that clients train in methods that train its last blocks."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def share_of(self, each: Sequence[tuple[int, int]], weights: Tensor) -> Tensor:
-        """The sum of the weights of the clients that trained each number of the model ``[size]``; 1 where none did.
-
-        ``each`` is the number of trained blocks, and the round, of each client.
-        """
-        layout = self._layout
-        total = weights.new_zeros(layout.size)
-        for (blocks, _), weight in zip(each, weights, strict=True):
-            parameters, buffers = layout.before(len(layout.block_names) - blocks)
-            total[parameters : layout.parameter_count] += weight
-            total[layout.parameter_count + buffers :] += weight
-        total[total == 0] = 1
-        return total
+def shares(trained: Iterable[Tensor], weights: Tensor, size: int) -> Tensor:
+    """The sum of the weights of the clients that trained each number of a model ``[size]``; 1 where none did."""
+    total = weights.new_zeros(size)
+    for places, weight in zip(trained, weights, strict=True):
+        total[places.to(total.device)] += weight
+    total[total == 0] = 1
+    return total
 
 
+@dataclass(eq=False)
 class EngineOfParts:
-    """An engine that trains each job with the engine of its part of the model, and evaluates whole models.
+    """An engine that trains each job with the engine of its part of the model, and evaluates whole models."""
 
-    ``engine_of`` makes the engine of a level's part; it is called once for each.
-    """
-
-    def __init__(self, whole: Engine, engine_of: Callable[[int], Engine]) -> None:
-        self._whole = whole
-        self._engine_of = engine_of
-        self._engines: dict[int, Engine] = {}
+    whole: Engine
+    engine_of: Callable[[int], Engine]  # makes the engine of a level's part; it is called once for each
+    _engines: dict[int, Engine] = field(default_factory=dict)
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         results: dict[int, JobResult] = {}
         for level in sorted({task.level for task in tasks}):
             places = [place for place, task in enumerate(tasks) if task.level == level]
             if level not in self._engines:
-                self._engines[level] = self._engine_of(level)
+                self._engines[level] = self.engine_of(level)
             trained = self._engines[level].train([tasks[place] for place in places])
             results.update(zip(places, trained, strict=True))
         return [results[place] for place in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        return self._whole.evaluate(vector, mode)
+        return self.whole.evaluate(vector, mode)
 
     def close(self) -> None:
         """Release the engines of the parts; the whole model's engine belongs to its maker."""

@@ -1,8 +1,6 @@
 """The metric of the final model on each client, and classifier calibration: its last block fitted to their data."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,18 +17,19 @@ from edgefl.data.sharding import Integers, Shards
 from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import Sgd
+from edgefl.methods.parts.local_step import Lr, Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 from edgefl.options import Component
 from edgefl.tasks.base import Task
-from edgefl.training.base import Engine, JobData, JobTask
-from edgefl.training.engine_spec import exact_arithmetic
-from edgefl.training.evaluation import PLAIN, batch_on, outputs_of
+from edgefl.training.client_data import ClientData, batch_on
+from edgefl.training.engine_spec import Engine, exact_arithmetic
+from edgefl.training.evaluation import PLAIN, outputs_of
+from edgefl.training.job_task import JobTask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,12 +169,10 @@ class MaskedSgd(Sgd):
 
     vectors: ClassVar[frozenset[str]] = frozenset({"trained"})
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         before = parameters.clone()  # the step overwrites them
         stepped = super().update(parameters, gradient, memory, options, lr)
         return stepped.where(memory["trained"] > 0, before)
@@ -196,7 +193,7 @@ def personalised_metric(
     *,
     model: BlockModel,
     data: FederatedData,
-    jobs: JobData,
+    jobs: ClientData,
     engine: Engine,
     seed: int,
     model_of: Callable[[int], Tensor] | None = None,
@@ -212,61 +209,45 @@ def personalised_metric(
     if shards is None:
         raise ValueError("personalisation needs a test part for each client")
     mode = method.objective.evaluation_mode(model)
+    base = SelfConfidence() if spec.self_confidence else None
+    objective = Calibration(self_confidence=base, proximal=spec.proximal or 0.0, mode=dict(mode))
+    lr = spec.lr if spec.lr is not None else method.local.lr_at(round)
+    options = method.local.model_copy(update={"epochs": spec.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
+    count = model.layout.parameter_count
+    trained = last_block(model, final[:count])
+
+    def task_of(client: int) -> JobTask:
+        start = final if model_of is None else model_of(client)
+        return JobTask(
+            method=method.label,
+            seed=seed,
+            client=client,
+            round=round,
+            dispatch=DISPATCH,
+            objective=objective,
+            rule=MaskedSgd(),
+            options=options,
+            lr=lr,
+            steps=options.steps_for(jobs.samples(client)),
+            alpha=model.depth,
+            start=start,
+            frozen=dict.fromkeys(objective.frozen, start),
+            vectors={"trained": trained, "received": start[:count]},
+            facts={name: fact for name, fact in jobs.facts(client).items() if name in objective.client},
+        )
+
     sums = metric_of_one(final, model, data.evaluation, shards, mode).sums.copy()
-    for tasks in _tasks(spec, method, final, round, model, jobs, seed, model_of):
+    clients = [client for client in range(jobs.clients) if jobs.samples(client)]
+    for place in range(0, len(clients), TOGETHER):
+        tasks = [task_of(client) for client in clients[place : place + TOGETHER]]
         for task, result in zip(tasks, engine.train(tasks), strict=True):
             own = scores_of(result.final, model, data.evaluation, shards.shard(task.client), mode)
             sums[task.client] = own.sum(axis=0)
     return ClientMetric(sums, shards.sizes, model.task)
 
 
-def _tasks(  # noqa: PLR0917  (as of personalised_metric)
-    spec: CalibrationSpec,
-    method: Method,
-    final: Tensor,
-    round: int,
-    model: BlockModel,
-    jobs: JobData,
-    seed: int,
-    model_of: Callable[[int], Tensor] | None = None,
-) -> Iterator[list[JobTask]]:
-    base = SelfConfidence() if spec.self_confidence else None
-    mode = method.objective.evaluation_mode(model)
-    objective = Calibration(self_confidence=base, proximal=spec.proximal or 0.0, mode=dict(mode))
-    lr = spec.lr if spec.lr is not None else method.local.lr_at(round)
-    options = method.local.model_copy(update={"epochs": spec.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
-    count = model.layout.parameter_count
-    trained = last_block(model, final[:count])
-    clients = [client for client in range(jobs.clients) if jobs.samples(client)]
-    for place in range(0, len(clients), TOGETHER):
-        together = clients[place : place + TOGETHER]
-        first = {client: final if model_of is None else model_of(client) for client in together}
-        yield [
-            JobTask(
-                method=method.label,
-                seed=seed,
-                client=client,
-                round=round,
-                dispatch=DISPATCH,
-                objective=objective,
-                rule=MaskedSgd(),
-                options=options,
-                lr=lr,
-                steps=options.steps_for(jobs.samples(client)),
-                alpha=model.depth,
-                start=start,
-                frozen=dict.fromkeys(objective.frozen, start),
-                vectors={"trained": trained, "received": start[:count]},
-                facts={name: fact for name, fact in jobs.facts(client).items() if name in objective.client},
-            )
-            for client, start in first.items()
-        ]
-
-
 def last_block(model: BlockModel, parameters: Tensor) -> Tensor:
     """1 for each parameter of the last block, 0 for the others ``[parameter_count]``."""
     mask = torch.zeros_like(parameters)
-    for entry in model.layout.parameters:
-        if entry.block == model.depth - 1:
-            mask[entry.start : entry.start + entry.numel] = 1
+    mask[model.layout.before(model.depth - 1)[0] :] = 1
     return mask

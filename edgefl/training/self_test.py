@@ -13,7 +13,7 @@ from edgefl.methods.parts.objective import Batch, Context
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.models.block_model import BlockModel
 from edgefl.models.comparison import close, noise, perturbed
-from edgefl.models.layout import FROZEN, matching, tensors_of
+from edgefl.models.layout import matching, switch, tensors_of
 from edgefl.models.mode import using
 from edgefl.models.pretrained import state_of
 from edgefl.models.random_layers import KEY, RandomFunctions, backward_of
@@ -25,13 +25,7 @@ SAMPLES = 8
 _ATTEMPTS = 3
 """Two computations that round differently may fall on different sides of a kink, such as that of a ReLU."""
 
-_OPTIMIZERS: dict[str, Any] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-    "rmsprop": torch.optim.RMSprop,
-}
+_OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in ("SGD", "Adam", "AdamW", "Adagrad", "RMSprop")}
 
 _Found = dict[str, Tensor]
 """Tensors by what they are, in words."""
@@ -112,9 +106,7 @@ def _by_pytorch(model: BlockModel, local: LocalOptions, vector: Tensor, batch: B
     evaluated.eval()
     with torch.no_grad(), RandomFunctions(torch.tensor(2)):
         found = {"its output in evaluation": evaluated(batch.inputs.clone())}
-    module.train()
-    for layer in module.modules():
-        layer.training &= FROZEN not in layer.__dict__
+    switch(module, training=True)
     without = matching(map(layout.name_of, layout.parameters), local.no_decay, field="local.no_decay")
     groups: list[dict[str, Any]] = [{"params": []}, {"params": [], "weight_decay": 0.0}]
     for each in layout.parameters:

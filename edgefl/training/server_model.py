@@ -1,8 +1,8 @@
 """The server side: the latest model and the state of the server update, and what clients are sent of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,11 +10,35 @@ from torch import Tensor
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.base import Outcome
 from edgefl.training.faults import Diverged, blaming
+from edgefl.training.job import JobId, Mixing
 from edgefl.training.job_inputs import Received
-from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
+from edgefl.training.parts_of_models import PartsOfModel, last_blocks, shares
 from edgefl.training.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of a trained job at the server."""
+
+    client: int
+    final: Tensor  # the returned local model θ_k [size], as received
+    version: int  # the model version v_k that the client was sent, and η of its round
+    rate: float
+    samples: int  # n_k, the number of the client's training images
+    steps: int  # H_k, its local steps
+    loss: float  # mean cross-entropy over the last local epoch
+    first_loss: float  # the same over the first
+    # squared distance between that version and the model that the client started from, without its local part
+    drift: float
+    delta: Tensor  # θ_k - θ_{v_k} [size], as received
+    # other received vectors, by the part's name; see Arrival.uploads
+    others: Mapping[str, Tensor] = field(default_factory=dict)
+    # the broadcasts of the version, as the client received them
+    received: Mapping[str, Tensor] = field(default_factory=dict)
+    # the capacity level, or the number of the last blocks if only these are trained, and the round: the part of the
+    # model that it trained; the other numbers are those of the version
+    part: tuple[int, int] = (0, 0)
 
 
 class ServerModel:
@@ -34,56 +58,40 @@ class ServerModel:
         self.version = 0
         self.vector = initial
         self._method = method
-        self._count = parameter_count = layout.parameter_count
+        self._count = layout.parameter_count
         self._local = layout.local_parameters
         self._clients, self._parts = clients, parts
-        self._last_blocks = LastBlocks(layout) if method.objective.trains_last else None
+        self._layout = layout
         self._wire = wire
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
-            begun = method.server.begin(initial[:parameter_count].clone())
-            self._state = checked_state(begun, method.server.broadcasts)
-        self._received = self._arriving(0, None, self._method.local.lr_at(0))
-
-    @property
-    def state(self) -> Mapping[str, Tensor]:
-        """The server update's vectors by name, after the last update."""
-        return self._state
+            begun = method.server.begin(initial[: self._count].clone())
+            self.state: Mapping[str, Tensor] = checked_state(begun, method.server.broadcasts)  # after the last update
+        self.sent = self._arriving(0, None, self._method.local.lr_at(0))
 
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
-        self.version, self.vector, self._state, self._received = version, vector, dict(state), received
+        self.version, self.vector, self.state, self.sent = version, vector, dict(state), received
 
-    def sent(self) -> Received:
-        return self._received
-
-    def update(
-        self,
-        arrived: Sequence[Outcome],
-        round: int,
-        factors: Sequence[float] | None = None,
-        *,
-        mix: Literal["deltas", "models"] = "deltas",
-    ) -> None:
+    def update(self, arrived: Mapping[JobId, Outcome], round: int, mixing: Mixing | None = None) -> None:
         """Compute the next version from the results in ``arrived``, in ascending order of client.
 
         Without results, the next version has the same values. ``round`` sets the learning rate η_t that the server
-        update may read. ``factors`` multiply the deltas. A delta is the difference from the model that the client was
-        sent (``mix="deltas"``) or from the latest model (``"models"``).
+        update may read.
         """
-        for outcome in arrived:
+        for outcome in arrived.values():
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
-            before = ServerSide(self.vector[: self._count], self._state)
-            vector, state = self._next(arrived, round, factors, mix)
+            before = ServerSide(self.vector[: self._count], self.state)
+            vector, state = self._next(arrived, round, mixing)
             if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
-            self.vector, self._state = vector, state
-            self._received = self._arriving(self.version + 1, before, self._method.local.lr_at(round))
+            self.vector, self.state = vector, state
+            self.sent = self._arriving(self.version + 1, before, self._method.local.lr_at(round))
         self.version += 1
 
     def _next(
-        self, arrived: Sequence[Outcome], round: int, factors: Sequence[float] | None, mix: Literal["deltas", "models"]
+        self, outcomes: Mapping[JobId, Outcome], round: int, mixing: Mixing | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The next version of the model ``[size]`` and of the server state.
 
@@ -91,13 +99,15 @@ class ServerModel:
         averaged with the same weights; the papers' code does the same with all other entries of a model's state. So is
         the clients' local part, which only evaluations of the server's model read: it is not sent.
         """
-        vector, count, server = self.vector, self._count, self._method.server
+        vector, count, server, arrived = self.vector, self._count, self._method.server, list(outcomes.values())
         deltas = stacked([each.delta for each in arrived])
-        moves = deltas if mix == "deltas" else torch.stack([self._move(each) for each in arrived])
+        of_models = mixing is not None and mixing.of == "models"
+        moves = torch.stack([self._move(each) for each in arrived]) if of_models else deltas
         weights = self._weights([each.samples for each in arrived])
-        trained, coverage = self._parts or self._last_blocks, None
-        if trained is not None:
-            coverage = trained.share_of([each.part for each in arrived], deltas.new_tensor(weights))
+        coverage = None
+        if self._parts is not None or self._method.objective.trains_last:
+            trained = [self._places(*each.part) for each in arrived]
+            coverage = shares(trained, deltas.new_tensor(weights), len(vector))
         arrivals = [
             Arrival(
                 client=each.client,
@@ -106,18 +116,18 @@ class ServerModel:
                 weight=weight,
                 version=each.version,
                 age=self.version - each.version,
-                factor=factor,
+                factor=1.0 if mixing is None else mixing.factors[id],
                 loss=each.first_loss,
                 received=each.received,
                 uploads=each.others,
             )
-            for each, weight, factor in zip(arrived, weights, factors or [1.0] * len(arrived), strict=True)
+            for (id, each), weight in zip(outcomes.items(), weights, strict=True)
         ]
         whole = Arrivals(arrivals, deltas, moves, coverage)
         facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
         before, rest = vector[:count], slice(count, None)
         # Copies: clients, checkpoints and other methods may still read the current model and state.
-        copies = {name: each.clone() for name, each in self._state.items()}
+        copies = {name: each.clone() for name, each in self.state.items()}
         with blaming(self._method.label, round, f"server update {type(server).__name__}"):
             answer = server.update(before.clone(), whole.at(slice(count)), copies, facts)
             parameters, state = checked_update(answer, before, server.broadcasts)
@@ -128,6 +138,9 @@ class ServerModel:
         if count == len(vector):
             return parameters, state
         return torch.cat([parameters, vector[rest] + whole.at(rest).mean()]), state
+
+    def _places(self, part: int, round: int) -> Tensor:
+        return last_blocks(self._layout, part) if self._parts is None else self._parts.places(part, round)
 
     def _move(self, outcome: Outcome) -> Tensor:
         """The difference from the latest model; 0 in the part that the client did not train."""
@@ -148,14 +161,14 @@ class ServerModel:
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
         server, wire = self._method.server, self._wire
         if wire.exact_down:
-            return Received(self.vector, {name: self._state[name] for name in server.broadcasts})
+            return Received(self.vector, {name: self.state[name] for name in server.broadcasts})
         parameters, buffers = self.vector[: self._count], self.vector[self._count :]
 
         def arriving(part: str, vector: Tensor, *, age: int = 0) -> Tensor:
             return wire.down(part, vector, version - age)
 
         with blaming(self._method.label, version, self._part):
-            received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+            received = server.received(ServerSide(parameters, self.state), before, lr, arriving)
             checked_update((received.parameters, received.state), parameters, server.broadcasts)
         return Received(torch.cat([received.parameters, buffers]), received.state)
 

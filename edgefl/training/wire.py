@@ -12,9 +12,9 @@ from edgefl.methods.parts.payload import ModelSizes, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.randomness import generator
-from edgefl.training.base import JobTask
 from edgefl.training.faults import blaming
 from edgefl.training.job import TrainingJob
+from edgefl.training.job_task import JobTask
 from edgefl.training.kept_states import State
 
 

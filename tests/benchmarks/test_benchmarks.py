@@ -5,10 +5,8 @@ import json
 import pytest
 import torch
 
-from edgefl.training.engine_spec import engines_on
-
 from ..small_runs import SMALL
-from .training import CASES, SAME, WHOLE, bench_engines
+from .training import CASES, SAME, WHOLE, bench_engines, engines_on
 from .training import main as training
 from .world import main as world
 

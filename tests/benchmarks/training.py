@@ -44,16 +44,21 @@ from edgefl.torch_settings import Precision, computing
 from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import (
+    ENGINES,
     EngineSpec,
     check_precision,
     choose_device,
     choose_engine,
-    engines_on,
     exact_arithmetic,
     multiplies_bfloat16,
 )
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.parallel.worker_pool import shared_pool
+
+
+def engines_on(device: torch.device) -> list[str]:
+    """The engines that run on a device of this machine."""
+    return [name for name, entry in ENGINES if not entry.elsewhere and device.type in entry.devices]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from edgefl.cli.progress import Progress, watching
+from edgefl.cli.progress import Progress
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
@@ -68,8 +68,9 @@ def test_without_a_terminal_there_are_few_lines_of_one_layout():
 @pytest.mark.parametrize("terminal", [False, True])
 def test_another_metric_has_its_own_name_and_no_per_cent(terminal):
     screen = Terminal() if terminal else io.StringIO()
-    with watching(lambda: RMSE, screen) as progress:
-        told(progress, Clock())
+    progress = Progress(lambda: RMSE, screen)
+    told(progress, Clock())
+    progress.clear()
     output = screen.getvalue()
     assert "best RMSE 0.1" in output
     assert "best RMSE –" in output

@@ -11,12 +11,11 @@ from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
 
-from ..small_runs import Stop, tree
+from ..small_runs import Stop, replay, tree
 from ..training.conftest import TinyData, tiny_model
 
 

@@ -45,7 +45,7 @@ def test_what_is_written_out_reads_back_as_the_same_specification():
         ({"name": "digits", "clients": 7, "partition": {"kind": "shards", "s": 3}}, "found 7 · 3 = 21"),
         ({"name": "digits", "normalise": {"mean": [0, 0], "std": [1, 1]}}, r"expects 1 number\(s\) .* found 2"),
         ({"name": "synthetic", "classes": 50, "train": 20, "clients": 5}, "found 50 classes, 20 training"),
-        ({"name": "synthetic", "test": 60, "test_images": 40}, "found test: 60 and test_images: 40"),
+        ({"name": "synthetic", "test": 60, "test_images": 40}, "expected test: 60 or test_images: 40, found both"),
         ({"name": "digits", "rot": "x"}, "data.rot: unknown key; did you mean 'root'?"),
     ],
 )

@@ -4,7 +4,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from edgefl.emulation.real_links import RealLinks
+from edgefl.emulation.real_links import made_links
 from edgefl.emulation.wiring import LinkSettings
 
 
@@ -17,7 +17,7 @@ def carry(wiring, phases, settings=None):
     settings, found = settings or LinkSettings(), []
     with (
         tempfile.TemporaryDirectory() as folder,
-        RealLinks(wiring, settings, folder=Path(folder), content=bytes(1 << 16)) as links,
+        made_links(wiring, settings, folder=Path(folder), content=bytes(1 << 16)) as links,
     ):
         links.open_connections(20.0)
         for phase in phases:

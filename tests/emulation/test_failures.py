@@ -10,7 +10,7 @@ import pytest
 from edgefl.emulation.emulate import emulate
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.nodes import EmulationFailed
-from edgefl.emulation.real_links import RealLinks
+from edgefl.emulation.real_links import made_links
 from edgefl.emulation.wiring import LinkSettings, plan_wiring
 from edgefl.network.tree import TreeLinks
 from edgefl.record.paths import RunPaths
@@ -35,7 +35,7 @@ def real_links_fixture(tmp_path):
     """A server and two clients with 8 Mbit/s each."""
     star = TreeLinks(server=(1e9, 1e9), down=[8e6, 8e6], up=[8e6, 8e6], latency=0.0)
     wiring = plan_wiring(star, [("server", "client/0"), ("server", "client/1")])
-    with RealLinks(wiring, LinkSettings(), folder=tmp_path, content=bytes(range(256))) as real_links:
+    with made_links(wiring, LinkSettings(), folder=tmp_path, content=bytes(range(256))) as real_links:
         real_links.open_connections(20.0)
         yield real_links
 
@@ -46,7 +46,7 @@ def process_of(real_links, node, *, other_than=-1):
     while time.monotonic() < until:
         for place in Path("/proc").glob("[0-9]*"):
             words = command_line(int(place.name)).split()
-            if int(place.name) != other_than and {node, str(real_links.coordinator)} <= {*words}:
+            if int(place.name) != other_than and {node, str(real_links.nodes.path)} <= {*words}:
                 return int(place.name)
         time.sleep(0.05)
     raise AssertionError(f"{node} has no process")

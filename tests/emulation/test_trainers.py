@@ -22,7 +22,7 @@ from edgefl.experiment import run
 from edgefl.fleet import assign
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.record import RunPaths
-from edgefl.record.events import Event, EventLog
+from edgefl.record.events import Event
 from edgefl.record.paths import SeedPaths
 from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario, load_scenario
@@ -136,17 +136,14 @@ class Training:
         self.seconds = seconds
         self.slowdowns: list[float] = []
         self.stopped: list[JobId] = []
-        self._clock = Clock()
-
-    def clock(self, log: EventLog) -> Clock:
-        return self._clock
+        self.clock = Clock()
 
     def network(self, topology, *, observer, transport) -> FlowNetwork:  # type: ignore[no-untyped-def]
-        return FlowNetwork(self._clock, topology, observer=observer, transport=transport)
+        return FlowNetwork(self.clock, topology, observer=observer, transport=transport)
 
     def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
         self.slowdowns.append(slowdown)
-        return self._clock.timeout(self.seconds)
+        return self.clock.timeout(self.seconds)
 
     def stop_training(self, job: TrainingJob) -> None:
         self.stopped.append(job.id)

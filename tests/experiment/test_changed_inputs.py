@@ -10,12 +10,11 @@ from edgefl.experiment import add_seeds, resume, run
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.input_file import EXISTS, input_files
 from edgefl.record.names import SCENARIO, STATE, SUMMARY
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario.overrides import FILES, anchored
 from edgefl.yaml_file import dump_yaml, read_yaml
 
-from ..small_runs import CELLS, Stop, tree
+from ..small_runs import CELLS, Stop, replay, tree
 
 
 def graph(folder):

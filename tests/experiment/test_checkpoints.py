@@ -10,7 +10,7 @@ import torch
 from edgefl.errors import UserError
 from edgefl.experiment import checkpoints
 from edgefl.experiment.checkpoints import Checkpoints
-from edgefl.experiment.one_run import Journal, LogDiffers
+from edgefl.experiment.journal import Journal, LogDiffers
 from edgefl.record.events import Event
 
 

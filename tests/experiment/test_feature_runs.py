@@ -9,10 +9,9 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.wiring import skeleton
 from edgefl.planning.planning import plan
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 
-from ..small_runs import ACCIDENTS, CELLS, LOCAL_PART
+from ..small_runs import ACCIDENTS, CELLS, LOCAL_PART, replay
 
 SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
 METHODS = [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgefl.experiment import is_interrupted, resume, run
-from edgefl.experiment.one_run import Journal
+from edgefl.experiment.journal import Journal
 from edgefl.record import RunPaths
 from edgefl.record.events import Listener
 from edgefl.training.engines import sequential

@@ -1,15 +1,12 @@
 """Each round is compared with the shortest one that could return as many updates; the expected ratios are by hand."""
 
 import json
-from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 
 from edgefl.experiment import run
-from edgefl.experiment.round_optimum import optimum_of
-from edgefl.experiment.wiring import setup_of, step_costs, world_of
-from edgefl.training.neutral import NeutralLearner
+from edgefl.experiment.wiring import world_of
 
 from ..small_runs import CELLS
 
@@ -116,12 +113,3 @@ def test_where_the_ratio_has_no_meaning_the_column_is_null(small, tmp_path, chan
     rows, summary = ran(by_hand(small, **changes), tmp_path / "run")
     assert rows["ratio_to_optimum"] == [None] * len(rows["round"])
     assert "ratio_to_optimum" not in summary
-
-
-def test_the_seconds_of_real_processes_are_not_compared(small):
-    scenario = small(evaluation__optimum=True)
-    world, method = world_of(scenario, 0), scenario.methods[0]
-    costs = step_costs(scenario, ["fedavg"])["fedavg"]
-    setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[])
-    assert optimum_of(scenario, setup) is not None
-    assert optimum_of(scenario, replace(setup, testbed=object())) is None

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from edgefl.experiment import resume, run
-from edgefl.experiment.faults import NotWritten, RunsFailed
-from edgefl.experiment.one_run import Journal
+from edgefl.experiment import NotWritten, RunsFailed, resume, run
+from edgefl.experiment.journal import Journal
 from edgefl.hardware import cores
 from edgefl.rerun.verify import verify
-from edgefl.training.engines.parallel import ParallelEngine, PoolTraining
+from edgefl.training.engines import parallel
+from edgefl.training.engines.parallel import PoolTraining
 from edgefl.training.job_inputs import JobResolver
 from edgefl.training.parallel.worker_pool import shared_pool
 
@@ -41,7 +41,7 @@ WORLDS = {
 
 def with_workers(monkeypatch, *, from_the_first_job_on: bool) -> list[int]:
     """Whether worker processes train; returns how many jobs they are given in each call."""
-    monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", 0 if from_the_first_job_on else None)
+    monkeypatch.setattr(parallel, "SETTLED_SECONDS", 0 if from_the_first_job_on else None)
     # Groups of rows end within rounds, too.
     monkeypatch.setattr("edgefl.record.tables._ROW_GROUP", 100)
     jobs, train = [], PoolTraining.train

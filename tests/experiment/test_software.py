@@ -16,11 +16,10 @@ from edgefl.experiment import resume, run
 from edgefl.experiment.inputs import software_of
 from edgefl.methods.fedavg import Mean
 from edgefl.record.names import SCENARIO, STATE, SUMMARY
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
-from edgefl.training.base import ENGINES
+from edgefl.training.engine_spec import ENGINES
 
-from ..small_runs import Stop, tree
+from ..small_runs import Stop, replay, tree
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from edgefl.fleet import (
     FleetAssignment,
     FleetGroup,
     InputPipeline,
+    Pace,
     Slowdown,
     assign,
     load_profile,
@@ -24,7 +25,7 @@ from edgefl.fleet.assignment import Sample, resolve, sampled_profiles
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import slower
 from edgefl.randomness import generator
-from edgefl.simulation.work import Pace, work_on
+from edgefl.simulation.work import work_on
 
 STEP = [SimpleNamespace(flops=2e9, bytes=1e3, count=2), SimpleNamespace(flops=0.0, bytes=5e8, count=1)]
 

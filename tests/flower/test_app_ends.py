@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment.faults import RunsFailed
+from edgefl.experiment import RunsFailed
 from edgefl.flower.scenario import AppScenario
 from edgefl.record import RunPaths
 from edgefl.record.events import Listener

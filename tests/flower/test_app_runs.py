@@ -11,7 +11,7 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment.faults import RunsFailed
+from edgefl.experiment import RunsFailed
 from edgefl.fleet import load_profile
 from edgefl.flower.app import loaded
 from edgefl.flower.scenario import AppSpec

@@ -25,12 +25,13 @@ from edgefl.report.page.series import compared_series, series_of
 from edgefl.report.sensitivity import read_sensitivity
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottlenecks_of
-from edgefl.rerun.replay import replay
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.rerun.verify import verify
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_inputs import ClientData
+
+from ..small_runs import replay
 
 ROUNDS = 3
 

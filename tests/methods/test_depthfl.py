@@ -18,9 +18,9 @@ from edgefl.models.mode import using
 from edgefl.models.norm import BatchNorm
 from edgefl.models.registry import initial_vector
 from edgefl.models.slimmable import Conv2d, Linear
-from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import JobTask
 
 from ..training.conftest import SIZES
 from .test_width_methods import LOCAL, PreciseData, by_name, check, cross_entropy

@@ -20,9 +20,9 @@ from edgefl.models.norm import GroupNorm
 from edgefl.models.residual import basic_block
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.record.names import BASELINES
-from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import JobTask
 from edgefl.training.kept_states import EnsembleSpec, KeptModels
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.05, clip_norm=5)

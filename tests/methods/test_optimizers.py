@@ -36,13 +36,13 @@ from edgefl.report.page.series import series_of
 from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check
 from edgefl.training.accelerator import Replay
-from edgefl.training.base import JobTask
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_inputs import ClientData
+from edgefl.training.job_task import JobTask
 from edgefl.training.parallel.worker_pool import shared_pool
 
 from ..small_runs import SMALL
@@ -125,7 +125,7 @@ def test_a_job_is_that_of_torch_under_every_engine(world, entry, kind):
     data, model, _ = world
     batches, tasks = DoubleData(data), jobs(world, entry)
     wanted = torch.stack([by_torch(world, kind, entry, client) for client in range(CLIENTS)])
-    engines = [SequentialEngine(model, batches, CPU), BatchedEngine(model, batches, CPU, 4)]
+    engines = [SequentialEngine(model, batches), BatchedEngine(model, batches, CPU, 4)]
     shared_pool(2)._first.result()
     engines.append(ParallelEngine(model, batches, 2))
     for engine in engines:
@@ -184,7 +184,7 @@ def test_every_engine_gives_each_step_its_rate(world):
     tasks = [replace(each, rates=method.local.lr_of_steps(1, STEPS)) for each in jobs(world, {"kind": "sgd"})]
     assert tasks[0].rates == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1])
     batches = DoubleData(data)
-    engines = [SequentialEngine(model, batches, CPU), BatchedEngine(model, batches, CPU, 4)]
+    engines = [SequentialEngine(model, batches), BatchedEngine(model, batches, CPU, 4)]
     engines.append(BatchedEngine(model, batches, CPU, 4, Replay))
     found = [torch.stack([result.final for result in engine.train(tasks)]) for engine in engines]
     torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.methods.fedadc import FedAdcPayload
-from edgefl.methods.fedbr import BlocksPayload, bytes_of_last_blocks, uniform_blocks
+from edgefl.methods.fedbr import BlocksPayload
 from edgefl.methods.fedgkd import FedGkdPayload
 from edgefl.methods.parts.payload import ModelSizes, Part, Payload
 from edgefl.methods.scaffold import ScaffoldPayload
@@ -81,13 +81,13 @@ def test_a_client_that_is_too_stale_gets_the_whole_model() -> None:
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=12), st.data())
 def test_uniform_blocks_differ_by_a_byte_at_most_and_sum_to_the_model(blocks, data) -> None:
     sizes = ModelSizes(tuple(blocks))
-    uniform = uniform_blocks(sizes)
+    uniform = sizes.uniform().block_bytes
     assert sum(uniform) == sizes.model_bytes
     assert max(uniform) - min(uniform) <= 1
     alpha = data.draw(st.integers(0, len(blocks)))
-    both = bytes_of_last_blocks(sizes, alpha)
-    assert both.actual == sum(blocks[len(blocks) - alpha :])
-    assert abs(both.uniform - alpha * sizes.model_bytes / len(blocks)) < len(blocks)
+    assert sizes.last(alpha).model_bytes == sum(blocks[len(blocks) - alpha :])
+    last = sizes.uniform().last(alpha).model_bytes
+    assert abs(last - alpha * sizes.model_bytes / len(blocks)) < len(blocks)
 
 
 @pytest.mark.parametrize(("full_every", "printed"), [(2, 145.8), (4, 135.4), (6, 132.0)])

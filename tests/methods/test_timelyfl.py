@@ -8,9 +8,9 @@ from edgefl.cost.measure import measure
 from edgefl.data.attackers import Attack, Attackers
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import JobTask
 
 from ..training.conftest import SIZES, TinyData, tiny_model
 from .test_width_methods import PreciseData, by_name, cross_entropy, outputs

@@ -13,9 +13,9 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Batch
 from edgefl.randomness import generator
-from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import JobTask
 
 from ..training.conftest import SIZES, TinyData, tiny_model
 

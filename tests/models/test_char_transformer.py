@@ -73,7 +73,7 @@ def test_clients_side_by_side_have_the_gradients_that_they_have_alone(model):
 
 def test_blocks_are_embedding_layers_and_classifier(model):
     assert model.layout.block_names == ("embedding", "layer1", "layer2", "classifier")
-    assert model.feature_size == WIDTH
+    assert model.features(torch.zeros(1, *model.tap_shapes[-2])).shape == (1, WIDTH)
     assert model.residual_count == 4
     with pytest.raises(UserError, match="sequences of characters"):
         build_model(MODELS["char_transformer"](), (1, 8, 8), 10)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError, WrongAnswer
 from edgefl.network import FlowNetwork
-from edgefl.network.capacities.process import GeneratedRates
+from edgefl.network.capacities.base import LinkDirection
+from edgefl.network.capacities.process import GeneratedCapacity, GeneratedRates
 from edgefl.network.processes import StepTrace
 from edgefl.network.traces import read_mahimahi, read_traces
 
@@ -139,18 +140,21 @@ def test_a_wrong_mahimahi_trace_is_refused_with_its_name(tmp_path, text):
     assert str(error.value).startswith(f"{file}: ")
 
 
+def generated(seed, clients, quantiles, correlation, outages=None):
+    spec = GeneratedCapacity(quantiles=quantiles, correlation=correlation, outage_every=outages, outage_length=5)
+    return GeneratedRates(spec, LinkDirection("x", "down", clients, seed, None, False, spec))
+
+
 def test_generated_rates_have_the_quantiles_correlation_and_outages_asked_for():
     quantiles = {10: 12e6, 50: 98e6, 90: 550e6}
-    rates = GeneratedRates(
-        3, "x", 400, quantiles=quantiles, step=1.0, correlation=0.8, outage_every=50, outage_seconds=5
-    )
+    rates = generated(3, 400, quantiles, 0.8, outages=50)
     series = np.array([rates.at_step(k).copy() for k in range(400)])
     off = series == 0
     assert off.mean() == pytest.approx(5 / 55, abs=0.01)
     starts = (off[1:] & ~off[:-1]).sum()
     assert off.sum() / starts == pytest.approx(5.0, rel=0.1)
     assert np.quantile(series[~off], [0.5, 0.8]) == pytest.approx([98e6, 98e6 + 0.75 * 452e6], rel=0.05)
-    clean = GeneratedRates(3, "x", 400, quantiles={0: 0.0, 100: 1.0}, step=1.0, correlation=0.8)
+    clean = generated(3, 400, {0: 0.0, 100: 1e6}, 0.8)
     ranks = np.array([clean.at_step(k).copy() for k in range(300)])
     lag_1 = np.corrcoef(ranks[1:].ravel(), ranks[:-1].ravel())[0, 1]
     # Pearson's correlation of ranks of a bivariate normal: 6 / pi * asin(rho / 2).
@@ -160,9 +164,7 @@ def test_generated_rates_have_the_quantiles_correlation_and_outages_asked_for():
 @pytest.mark.parametrize("idle", [4e4, 1e12])
 def test_a_link_that_lay_idle_for_ages_is_not_followed_through_them_and_time_goes_on(idle):
     def make():
-        return GeneratedRates(
-            7, "x", 3, quantiles={0: 1e6, 100: 2e6}, step=1.0, correlation=0.9, outage_every=20, outage_seconds=5
-        )
+        return generated(7, 3, {0: 1e6, 100: 2e6}, 0.9, outages=20)
 
     late, other = make(), make().process(1)
     process = late.process(1)
@@ -180,12 +182,10 @@ def test_a_link_that_lay_idle_for_ages_is_not_followed_through_them_and_time_goe
 
 def test_a_series_that_begins_again_keeps_its_quantiles(monkeypatch):
     monkeypatch.setattr("edgefl.network.capacities.process._EPOCH", 7)
-    rates = GeneratedRates(
-        3, "x", 400, quantiles={0: 0.0, 100: 1.0}, step=1.0, correlation=0.8, outage_every=50, outage_seconds=5
-    )
+    rates = generated(3, 400, {0: 0.0, 100: 1e6}, 0.8, outages=50)
     series = np.array([rates.at_step(k).copy() for k in range(400)])
     assert (series == 0).mean() == pytest.approx(5 / 55, abs=0.01)
-    assert np.quantile(series[series > 0], [0.25, 0.5, 0.9]) == pytest.approx([0.25, 0.5, 0.9], abs=0.02)
+    assert np.quantile(series[series > 0], [0.25, 0.5, 0.9]) == pytest.approx([0.25e6, 0.5e6, 0.9e6], abs=0.02e6)
 
 
 def test_a_process_that_does_not_move_on_is_a_wrong_answer():

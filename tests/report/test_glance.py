@@ -4,14 +4,12 @@ import math
 import os
 import re
 
-import pyarrow.parquet as pq
 import pytest
 
 from edgefl.record.events import Event
 from edgefl.record.figures import moment
 from edgefl.record.tables import event_file
 from edgefl.report import comparison, comparison_rows, glance, verdict
-from edgefl.report.curves import columns
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.page.devices import fleet_words
@@ -328,8 +326,7 @@ def test_only_limits_that_ended_a_run_are_those_of_its_answer(make_run):
 def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
     for label, results in small_run.results.items():
         for result in results:
-            table = pq.read_table(small_run.paths.of(label, result.seed).rounds)
-            end = moment(result, columns(table))
+            end = moment(result, small_run.columns_of(label, result.seed))
             assert end.metric == result.metric
             assert end.seconds == pytest.approx(result.seconds)
             assert end.joules == pytest.approx(result.joules)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from edgefl.report.glance import glance
 from edgefl.report.html import _environment
-from edgefl.report.page import page
-from edgefl.report.page.sections import facts, sections, subtitle
+from edgefl.report.page.sections import facts, page, sections, subtitle
 from edgefl.report.page.series import Point, front, series_of
 from edgefl.wording import escape
 

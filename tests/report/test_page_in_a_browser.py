@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.report.page import write_page
+from edgefl.report.page.sections import write_page
 from edgefl.report.paired import compare_metric
 from edgefl.report.quantities import quantity
 

@@ -20,7 +20,7 @@ from edgefl.report import RunResult
 from edgefl.report.published import comparisons, orderings, published_table
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
-from edgefl.scheduling.selection.uniform import Coverage
+from edgefl.scheduling.selection.coverage import Coverage
 from edgefl.training.personalisation import CalibrationSpec
 from edgefl.yaml_file import dump_yaml
 

@@ -12,7 +12,7 @@ import pytest
 from edgefl.record.metric import ACCURACY
 from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
-from edgefl.report.page import page
+from edgefl.report.page.sections import page
 from edgefl.report.sensitivity import Answer, Question, read_sensitivity, robustness
 from edgefl.report.statistics import mean_interval
 from edgefl.rerun.sensitivity import write_sensitivity

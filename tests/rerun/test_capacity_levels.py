@@ -10,12 +10,11 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.step_costs import recorded_cost
 from edgefl.record.costs import read_costs
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import CELLS, LEVELS, SMALL
+from ..small_runs import CELLS, LEVELS, SMALL, replay
 
 CHANGES = {key.replace("__", "."): value for key, value in LEVELS.items()}
 

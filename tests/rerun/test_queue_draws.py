@@ -12,7 +12,7 @@ from edgefl.cli import main
 from edgefl.experiment import run
 from edgefl.network.transport import TransportSpec
 from edgefl.report import RunResult
-from edgefl.report.page import page
+from edgefl.report.page.sections import page
 from edgefl.report.prediction.gaps import Band
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario.loading import check

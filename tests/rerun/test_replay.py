@@ -11,11 +11,10 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.record.summary import read_run
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.training.learner import MethodLearner
 
-from ..small_runs import ACCIDENTS, FAILING, LEVELS, LOCAL_PART, OUTAGES, TCP, TIMEOUTS, tree
+from ..small_runs import ACCIDENTS, FAILING, LEVELS, LOCAL_PART, OUTAGES, TCP, TIMEOUTS, replay, tree
 
 METHODS = [{"method": "fedadc", "overlap": True}, "scaffold", {"method": "fedbr", "scheduler": "random"}]
 SLOW = {"network.links.5g.down": "3 Mbit/s", "network.links.5g.up": "1 Mbit/s", "network.links.5g.redraw": None}

@@ -17,7 +17,7 @@ from edgefl.fleet.energy import compute_joules, transfer_joules
 from edgefl.fleet.roofline import step_seconds
 from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
-from edgefl.report.page import page
+from edgefl.report.page.sections import page
 from edgefl.rerun.changes import at_bound
 from edgefl.rerun.finished_run import ReplayedLearner
 from edgefl.rerun.sensitivity import CONDITIONS, write_sensitivity

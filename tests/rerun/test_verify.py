@@ -17,9 +17,9 @@ from edgefl.experiment.wiring import step_costs
 from edgefl.record import RunPaths
 from edgefl.record.names import CLIENT_MODELS, SUMMARY
 from edgefl.record.summary import read_run
+from edgefl.rerun.laws import at
 from edgefl.rerun.verify import differences, record_of, verify
 from edgefl.scenario.loading import check
-from edgefl.simulation.laws import at
 
 from ..small_runs import CELLS, SMALL
 

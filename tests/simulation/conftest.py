@@ -24,16 +24,16 @@ from edgefl.record.events import Event, Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import ROUNDS
 from edgefl.registry import chosen_part
+from edgefl.rerun.laws import Record, violations
 from edgefl.scheduling.bandwidth.base import bandwidth as bandwidth_spec
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
+from edgefl.simulation.cost_specs import RoundOverhead
 from edgefl.simulation.failure_specs import Failure
-from edgefl.simulation.laws import Record, violations
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.work import RoundOverhead
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 from ..small_runs import Rows

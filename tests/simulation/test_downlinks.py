@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from edgefl.errors import UserError
 from edgefl.network import Transport
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.simulation.accounts import FrontBlocks
+from edgefl.simulation.world import ClientRecord
 
 
 def test_partial_rounds_send_the_last_blocks_alone(run):
@@ -91,13 +91,13 @@ def test_where_all_take_part_the_age_counts_from_the_last_full_round(run, alpha,
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=40))
 def test_ages_are_those_of_a_table_of_everything_that_was_sent(jobs):
-    front, sent = FrontBlocks(5), []
+    records, sent = [ClientRecord(5) for _ in range(4)], []
     for round, (client, alpha) in enumerate(jobs):
         expected = [
             round - max([when for who, block, when in sent if (who, block) == (client, number)], default=0)
             for number in range(5 - alpha)
         ]
-        assert front.trained(client, round, alpha) == (len(expected), sum(expected))
+        assert records[client].trained(round, alpha) == (len(expected), sum(expected))
         sent += [(client, number, round) for number in range(5 - alpha, 5)]
 
 

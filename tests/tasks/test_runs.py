@@ -15,15 +15,14 @@ from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult, comparison, verdict
-from edgefl.report.page import page
+from edgefl.report.page.sections import page
 from edgefl.report.pictures import accuracy_figure
 from edgefl.rerun.inverse import ask
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import SMALL
+from ..small_runs import SMALL, replay
 
 DRAWS = np.random.default_rng(3)
 INPUTS = DRAWS.standard_normal((240, 6)).astype(np.float32)

@@ -18,9 +18,9 @@ from edgefl.models.classifier import Classifier
 from edgefl.models.norm import BatchNorm
 from edgefl.models.residual import basic_block
 from edgefl.models.slimmable import Conv2d, Linear
-from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import JobTask
 
 SIZES = (7, 12, 5, 20, 9, 3)
 RESIDUAL = ("gradaug", "stochdepth")

@@ -14,14 +14,13 @@ from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay
-from edgefl.training.batched.chunk_width import ChunkWidths, padded
-from edgefl.training.batched.stack import Stack
+from edgefl.training.batched.stack import Stack, padded
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
-from edgefl.training.engines.batched import BatchedEngine
+from edgefl.training.engines.batched import BatchedEngine, fitting
 from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
-from edgefl.training.job_inputs import ClientData
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round
 
@@ -78,7 +77,7 @@ def both(entry, dtype):
     method, tasks = tasks_of(entry, dtype, (0, 1, 2, 5))
     data = Wide(TinyData(), dtype)
     model = method.objective.adapt(residual_model())
-    alone = SequentialEngine(model, data, CPU).train(tasks)
+    alone = SequentialEngine(model, data).train(tasks)
     return alone, BatchedEngine(model, data, CPU, 2).train(tasks)
 
 
@@ -113,23 +112,23 @@ def test_calls_are_padded_to_few_widths_and_never_alone():
 
 def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
     _, tasks = tasks_of("fedavg")
-    monkeypatch.setattr("edgefl.training.batched.chunk_width.measure", lambda *_: {}["no such formula"])
+    monkeypatch.setattr("edgefl.training.engines.batched.measure", lambda *_: {}["no such formula"])
     with pytest.warns(UserWarning, match="clients train one at a time, because measuring a step raised KeyError"):
         assert len(BatchedEngine(residual_model(), TinyData(), CPU).train(tasks)) == len(tasks)
 
 
 def test_a_chunk_is_as_wide_as_memory_allows(monkeypatch):
     _, tasks = tasks_of("fedavg")
-    assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 64
-    monkeypatch.setattr("edgefl.training.batched.chunk_width.HOST_BYTES", 2_000_000)
-    few = ChunkWidths(residual_model(), CPU).of(tasks[0])
+    assert fitting(residual_model(), CPU, tasks[0]) == 64
+    monkeypatch.setattr("edgefl.training.engines.batched.HOST_BYTES", 2_000_000)
+    few = fitting(residual_model(), CPU, tasks[0])
     assert 1 <= few < 64
     assert few & (few - 1) == 0
     # A round is aggregated without gradients, and what a step holds for its backward pass counts all the same.
     with torch.no_grad():
-        assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == few
-    monkeypatch.setattr("edgefl.training.batched.chunk_width.HOST_BYTES", 1)
-    assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 1
+        assert fitting(residual_model(), CPU, tasks[0]) == few
+    monkeypatch.setattr("edgefl.training.engines.batched.HOST_BYTES", 1)
+    assert fitting(residual_model(), CPU, tasks[0]) == 1
 
 
 def test_a_chunk_that_does_not_fit_after_all_is_halved(monkeypatch):

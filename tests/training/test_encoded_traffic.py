@@ -115,7 +115,7 @@ def test_with_error_feedback_what_arrived_and_what_is_kept_are_what_was_trained(
         for client, delta in zip(there, deltas, strict=True):
             arrived[client] += delta
             assert int((delta != 0).sum()) < 0.1 * count
-    kept = {job.client: state["unsent"] for job, state in seen.learner._states.kept().items() if job.dispatch == 3}
+    kept = {job.client: state["unsent"] for job, state in seen.learner._states.kept.items() if job.dispatch == 3}
     for client in range(6):
         torch.testing.assert_close(arrived[client] + kept[client], trained[client], rtol=1e-4, atol=1e-6)
         assert float(kept[client].abs().max()) > 0
@@ -194,7 +194,7 @@ def test_what_fedbrs_client_left_out_is_added_only_where_its_own_weights_do_not_
         before = JobId("m", 3, 1, round - 1) if round else None
         seen.learner.submit(TrainingJob(JobId("m", 3, 1, round), round, round, alpha, 4, before))
         seen.learner.aggregate(round, [JobId("m", 3, 1, round)], round)
-        kept.append(seen.learner._states[JobId("m", 3, 1, round)]["unsent"])
+        kept.append(seen.learner._states.kept[JobId("m", 3, 1, round)]["unsent"])
     reference = layout.splice(sent[0], sent[1], 2)
     third = torch.cat([torch.full((entry.numel,), float(entry.block == 2)) for entry in layout.parameters])
     meant = (seen.results[1].final - reference)[:count] + third * kept[0]
@@ -229,7 +229,7 @@ def test_scaffolds_server_and_clients_agree_on_the_mean_control_variate(tiny, up
     """c is the mean of all clients' c_k (0 for those that never took part), whatever the codecs round."""
     seen = Watched(tiny, coded({"method": "scaffold", "control_upload": upload}, codecs))
     seen.play(3, clients=range(5))
-    states = seen.learner._states.kept()
+    states = seen.learner._states.kept
     own = {job.client: state["client_control"] for job, state in states.items() if job.dispatch == 2}
     assert len(own) == 5
     torch.testing.assert_close(seen.learner._server.state["control"], sum(own.values()) / 6, rtol=1e-3, atol=1e-4)
@@ -238,7 +238,7 @@ def test_scaffolds_server_and_clients_agree_on_the_mean_control_variate(tiny, up
 
 def test_feddyns_server_and_clients_agree_on_what_each_client_has_added(tiny):
     seen = Watched(tiny, coded("feddyn", {"up": QUANTISED["up"]})).play(3)
-    own = [state["drift"] for job, state in seen.learner._states.kept().items() if job.dispatch == 2]
+    own = [state["drift"] for job, state in seen.learner._states.kept.items() if job.dispatch == 2]
     torch.testing.assert_close(seen.learner._server.state["shift"], sum(own) / 6, rtol=1e-3, atol=1e-5)
 
 

@@ -111,7 +111,7 @@ class Averaging(Sgd):
 def test_training_leaves_the_start_and_the_skeleton_as_they_were(tiny):
     task, model = replace(tasks_of(tiny)[0], rule=Averaging()), tiny.model()
     start, own = task.start.clone(), [tensor.clone() for tensor in model.state_dict().values()]
-    result = SequentialEngine(model, tiny.data(), CPU).train([task])[0]
+    result = SequentialEngine(model, tiny.data()).train([task])[0]
     assert torch.equal(task.start, start)
     assert not torch.equal(result.final, start)
     # The skeleton's own numbers were never set, so some may be NaN.
@@ -138,7 +138,7 @@ class Failing:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_failing_step_is_reported_with_method_client_round_and_step(tiny, workers):
     data, model = Failing(tiny.data()), tiny.model()
-    engine = ParallelEngine(model, data, workers) if workers else SequentialEngine(model, data, CPU)
+    engine = ParallelEngine(model, data, workers) if workers else SequentialEngine(model, data)
     with pytest.raises(TrainingFault, match="torn page") as told:
         engine.train(tasks_of(tiny))
     fault = told.value

@@ -210,7 +210,7 @@ def test_a_client_that_is_late_keeps_its_part(tiny):
         learner.submit(second[0])
         learner.aggregate(1, [second[0].id], 1)
         before = core.model.layout.local_part(core.initial)
-        task = learner._resolver.resolve(second[0], learner._server.sent(), {"own": before + 1}).task
+        task = learner._resolver.resolve(second[0], learner._server.sent, {"own": before + 1}).task
         assert torch.equal(core.model.layout.local_part(task.start), before + 1)
         assert learner.local_parts().keys() == {0, 1}
 

@@ -160,7 +160,7 @@ def test_blocks_that_were_not_sent_are_the_clients_own(tiny):
     for client in (0, 1):
         learner.submit(tiny.job(client))
     learner.aggregate(0, ids([0, 1]), 0)
-    own = learner._states[JobId("m", 3, 0, 0)]["previous"]
+    own = learner._states.kept[JobId("m", 3, 0, 0)]["previous"]
     learner.submit(tiny.job(0, 1, dispatch=1, alpha=2, previous=0))
     learner.submit(tiny.job(4, 1, alpha=1))
     server = learner.model(1)
@@ -226,7 +226,7 @@ def test_a_job_that_the_client_gave_up_is_never_trained_once_the_next_builds_on_
     learner.aggregate(2, ids([0], 2), 2)
     assert calls == [[(0, 0)], [(0, 2)]]
     assert not learner._waiting
-    assert len(learner._states) == 1
+    assert len(learner._states.kept) == 1
 
 
 def test_a_rule_reads_the_momentum_of_the_version_that_its_client_received(tiny):
@@ -292,7 +292,7 @@ def test_nothing_grows_over_rounds_with_late_lost_and_given_up_jobs(tiny, entry)
         alive.append(weakref.ref(learner.model(round + 1)))
         assert len(learner._versions) <= 18
         assert len(learner._waiting) <= 18 + 6
-        assert len(learner._states) <= 2 * 6 + 18
+        assert len(learner._states.kept) <= 2 * 6 + 18
         assert len(learner._outcomes) == 0
     assert sum(reference() is not None for reference in alive) <= 18
 

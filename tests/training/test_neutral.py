@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.training.base import JobResult
 from edgefl.training.evaluation import epoch_losses
 from edgefl.training.job import Feedback, JobId, TrainingJob
-from edgefl.training.kept_states import TemporalEnsemble
+from edgefl.training.job_task import JobResult
+from edgefl.training.kept_states import EnsembleSpec, KeptModels
 from edgefl.training.neutral import NeutralLearner
 
 
@@ -34,35 +34,39 @@ def test_the_world_can_talk_to_training_without_importing_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def kept(decay):
+    return KeptModels(EnsembleSpec(decay=decay))
+
+
 models = st.lists(st.floats(-10, 10), min_size=1, max_size=20)
 
 
 @given(models=models, decay=st.floats(0, 0.99))
 def test_it_is_the_weighted_mean_of_all_models(models, decay):
-    ensemble = TemporalEnsemble(decay)
+    ensemble = kept(decay)
     for number in models:
-        ensemble.add(torch.tensor([number], dtype=torch.float64))
+        ensemble.aggregated(torch.tensor([number], dtype=torch.float64), {})
     weights = [decay ** (len(models) - 1 - place) for place in range(len(models))]
     expected = sum(w * m for w, m in zip(weights, models, strict=True)) / sum(weights)
-    assert float(ensemble.vector) == pytest.approx(expected, abs=1e-9)
+    assert float(ensemble.average) == pytest.approx(expected, abs=1e-9)
 
 
 def test_without_decay_it_is_the_newest_model():
-    ensemble = TemporalEnsemble(0.0)
+    ensemble = kept(0.0)
     for number in (3.0, 5.0):
-        ensemble.add(torch.tensor([number]))
-    assert float(ensemble.vector) == 5.0
+        ensemble.aggregated(torch.tensor([number]), {})
+    assert float(ensemble.average) == 5.0
 
 
 def test_what_was_put_on_disk_goes_on_as_if_nothing_had_been():
-    whole, first, second = TemporalEnsemble(0.9), TemporalEnsemble(0.9), TemporalEnsemble(0.9)
+    whole, first, second = kept(0.9), kept(0.9), kept(0.9)
     values = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
     for place, model in enumerate(values):
-        whole.add(model)
+        whole.aggregated(model, {})
         if place == 3:
-            second.restore(first.packed() if first.vector is not None else {})
-        (first if place < 3 else second).add(model)
-    assert torch.equal(whole.vector, second.vector)
+            second.restore(first.packed())
+        (first if place < 3 else second).aggregated(model, {})
+    assert torch.equal(whole.average, second.average)
 
 
 def result(losses, sizes):

@@ -15,9 +15,9 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import build_model
-from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import JobTask
 from edgefl.training.parallel.worker_pool import shared_pool
 
 from .conftest import jobs_of, same, train_round, train_rounds

@@ -13,13 +13,12 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.tasks.classification import Classification
-from edgefl.training.engines.sequential import SequentialEngine, train_job
-from edgefl.training.job_inputs import ClientData
+from edgefl.training.client_data import ClientData
+from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.personalisation import (
     DISPATCH,
     CalibrationSpec,
     ClientMetric,
-    _tasks,
     last_block,
     metric_of_one,
     personalised_metric,
@@ -45,11 +44,19 @@ def world():
 
 
 def train(world, calibration, method="fedavg", round=3):
-    _, jobs, model, final = world
+    data, jobs, model, final = world
+    trained = []
+
+    class Engine(SequentialEngine):
+        def train(self, tasks):
+            results = super().train(tasks)
+            trained.extend(zip(tasks, (each.final for each in results), strict=True))
+            return results
+
+    engine = Engine(model, jobs)
     built = build_method(method, LOCAL)
-    groups = _tasks(calibration, built, final, round, model, jobs, 0)
-    tasks = [task for group in groups for task in group]
-    return tasks, [train_job(task, model, jobs).final for task in tasks]
+    personalised_metric(calibration, built, final, round, model=model, data=data, jobs=jobs, engine=engine, seed=0)
+    return tuple(zip(*trained, strict=True))
 
 
 def test_it_is_logistic_regression_on_the_features_of_a_frozen_body(world):
@@ -115,7 +122,7 @@ def test_accuracies_are_those_of_each_clients_own_model_on_its_own_part(world):
     calibration = spec(lr=0.3)
     found = personalised_metric(
         calibration, build_method("fedavg", LOCAL), final, 3, model=model, data=data, jobs=jobs,
-        engine=SequentialEngine(model, jobs, torch.device("cpu")), seed=0,
+        engine=SequentialEngine(model, jobs), seed=0,
     )  # fmt: skip
     _, results = train(world, calibration)
     for client, result in enumerate(results):

@@ -13,8 +13,8 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.methods.parts.objective import Batch
-from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import ENGINES, EngineInputs
 from edgefl.training.engines.ray import connected
 from edgefl.training.faults import TrainingFault
 

@@ -27,7 +27,7 @@ def played(tiny, entry, **changes):
 def test_the_server_keeps_the_mean_of_what_its_clients_keep(tiny, method, kept, own):
     """SCAFFOLD's c is the mean of all c_k, FedDyn's shift that of all drifts, whatever the weights of stale updates."""
     _, learner, _, _ = played(tiny, method)
-    states = [state[own].double() for state in learner._states.kept().values()]
+    states = [state[own].double() for state in learner._states.kept.values()]
     assert len(states) == 3
     torch.testing.assert_close(learner._server.state[kept].double(), sum(states) / 6, rtol=1e-4, atol=1e-6)
 

@@ -24,8 +24,8 @@ USED = """
 import os, sys, torch
 product = torch.rand(1500, 1500) @ torch.rand(1500, 1500); product.sort()
 os.register_at_fork(before=lambda: (print("this process was forked", file=sys.stderr, flush=True), os._exit(86)))
-from edgefl.training.engines.parallel import ParallelEngine
-ParallelEngine.__init__.__kwdefaults__["settled"] = 0  # worker processes start at once
+from edgefl.training.engines import parallel
+parallel.SETTLED_SECONDS = 0  # worker processes start at once
 """
 COMMAND = USED + "from edgefl.cli import main; sys.exit(main())"
 CELLS = """

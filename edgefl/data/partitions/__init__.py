@@ -14,16 +14,3 @@ AnyPartition = Annotated[
     Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Sizes | Natural | ByFile | Flwr,
     Field(discriminator="kind"),
 ]
-
-__all__ = [
-    "AnyPartition",
-    "ByFile",
-    "Dirichlet",
-    "Flwr",
-    "Iid",
-    "LabelLevel",
-    "Natural",
-    "Quantity",
-    "Sizes",
-    "SortAndPartition",
-]

@@ -1,6 +1,7 @@
 """The base class of partitions: seeded rules that assign training samples to clients."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,15 +18,10 @@ class Partition(Component):
 
     kind: str
 
-    @property
-    def by_class(self) -> bool:
-        """True if it needs the class of each sample."""
-        return False
-
-    @property
-    def by_owner(self) -> bool:
-        """True if the partition, and so its sizes, depend on the owners of samples."""
-        return False
+    by_class: ClassVar[bool] = False
+    """It needs the class of each sample."""
+    by_owner: ClassVar[bool] = False
+    """The partition, and so its sizes, depend on the owners of samples."""
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that these samples can be divided among that many clients."""
@@ -45,9 +41,7 @@ class Partition(Component):
 class ClasswisePartition(Partition):
     """A partition given by the number of samples per class and client; the samples are chosen at random."""
 
-    @property
-    def by_class(self) -> bool:
-        return True
+    by_class: ClassVar[bool] = True
 
     @abstractmethod
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

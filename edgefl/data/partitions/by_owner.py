@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.csv_table import read_csv
 from edgefl.data.partitions.base import Partition
 from edgefl.data.sharding import Integers, Shards
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
 from edgefl.validation import shown
@@ -22,11 +22,9 @@ class Natural(Partition):
     Only for data sets with an owner for each sample: ``shakespeare``, or data of your own with clients.
     """
 
-    kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
+    by_owner: ClassVar[bool] = True
 
-    @property
-    def by_owner(self) -> bool:
-        return True
+    kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the owners are unknown before the data are read."""
@@ -76,12 +74,10 @@ class ByFile(Partition):
     scenario is the k-th client of the file, in ascending order.
     """
 
+    by_owner: ClassVar[bool] = True
+
     kind: Literal["file"] = Field(default="file", description="a file that lists the samples of each client")
     file: InputFile = Field(description="the file, .csv or .json")
-
-    @property
-    def by_owner(self) -> bool:
-        return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the file is read when a run begins."""
@@ -101,10 +97,8 @@ class ByFile(Partition):
         readers = {".csv": _csv_rows, ".json": _json_rows}
         if path.suffix not in readers:
             raise UserError(f"expected a file of the format .csv or .json, found '{path.name}'", file=str(path))
-        try:
+        with locating(file=str(path)):
             return _numbered(_clients_of(readers[path.suffix](path), samples), samples)
-        except UserError as error:
-            raise error.located(file=str(path)) from None
 
 
 def _clients_of(rows: Iterable[tuple[Any, Any]], samples: int) -> dict[int, Client]:

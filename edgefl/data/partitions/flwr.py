@@ -35,13 +35,13 @@ class Flwr(Partition):
         return hash(self.model_dump_json())
 
     @property
-    def by_class(self) -> bool:
+    def by_class(self) -> bool:  # type: ignore[override]
         """True if the partitioner divides by the column ``label``."""
         accepted = inspect.signature(self._partitioner()).parameters
         return "partition_by" in accepted and self.args.get("partition_by", LABEL) == LABEL
 
     @property
-    def by_owner(self) -> bool:
+    def by_owner(self) -> bool:  # type: ignore[override]
         return self.args.get("partition_by") == CLIENT
 
     def check(self, class_sizes: Integers, clients: int) -> None:

@@ -87,7 +87,7 @@ class Sizes(Partition):
     owners: bool = Field(default=False, description="draw those of client k from the samples of owner k")
 
     @property
-    def by_owner(self) -> bool:
+    def by_owner(self) -> bool:  # type: ignore[override]
         return self.owners
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

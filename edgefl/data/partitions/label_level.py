@@ -6,13 +6,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import Partition, require_a_sample_for_each, require_samples_of_each_class
+from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each, require_samples_of_each_class
 from edgefl.data.partitions.iid import iid_shards
-from edgefl.data.sharding import Integers, Shards, deal
+from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError
 
 
-class LabelLevel(Partition):
+class LabelLevel(ClasswisePartition):
     """Equal shards with classes skewed to level ε (FedBR, "Data Division"); ε = 0 is a random equal split.
 
     ``dominant`` (the paper on CIFAR-10): ε·10 % of a client's images are of one class, the rest is distributed evenly
@@ -30,28 +30,23 @@ class LabelLevel(Partition):
         "classes; auto: dominant for up to ten classes, missing for more",
     )
 
-    @property
-    def by_class(self) -> bool:
-        return True
-
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         if self.level == 0:
-            size = require_a_sample_for_each(class_sizes, clients)
-        else:
-            size = self._size(class_sizes, clients, rng.permutation(len(class_sizes)))
-        return np.full(clients, size, dtype=np.int64)
+            return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
+        return super().sizes(class_sizes, clients, rng)
 
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        class_sizes = np.bincount(labels, minlength=classes)
-        require_a_sample_for_each(class_sizes, clients)
-        if self.level == 0:
-            return iid_shards(len(labels), clients, rng)
-        # Drawn first for both forms, so that sizes() gets the same order of classes.
-        order = rng.permutation(classes)
-        size = self._size(class_sizes, clients, order)
-        return deal(labels, self._counts(order, clients, size), rng)
+        if self.level:
+            return super().split(labels, classes, clients, rng)
+        require_a_sample_for_each(np.bincount(labels, minlength=classes), clients)
+        return iid_shards(len(labels), clients, rng)
+
+    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The order of classes is drawn in both forms, though only one of them has it."""
+        order = rng.permutation(len(class_sizes))
+        return self._counts(order, clients, self._size(class_sizes, clients, order))
 
     def _counts(self, order: Integers, clients: int, size: int) -> Integers:
         if self._is_dominant(len(order)):

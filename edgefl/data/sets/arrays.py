@@ -7,7 +7,7 @@ from pydantic import Field
 from edgefl.data.array_files import open_arrays
 from edgefl.data.own_data import OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.input_file import InputFile, find_input
 
 Inputs = str | tuple[str, ...]
@@ -51,20 +51,11 @@ class Arrays(SplitData, OwnArrays):
         return train, self._of(field, file, inputs, target, self.test_client or self.client)
 
     def _of(self, field: str, name: str, inputs: Inputs, target: str, client: str | None) -> Raw:
-        try:
-            path = find_input(name)
-        except UserError as error:
-            raise error.located(field=field) from None
-        file = open_arrays(path)
-        one = isinstance(inputs, str)
-        if one and inputs not in file.names:
+        with locating(field=field):
+            file = open_arrays(find_input(name))
+        if isinstance(inputs, str) and inputs not in file.names:
             both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
             keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
-            raise UserError(
-                f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})", file=str(path)
-            )
-        values = file.read(inputs) if isinstance(inputs, str) else file.read_columns(inputs)
-        client = "client" if client is None and "client" in file.names else client
-        clients = None if client is None else file.read(client)
-        names = str(inputs) if one else ", ".join(inputs), target, client or "client"
-        return Raw(values, file.read(target), clients, names, str(path))
+            message = f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})"
+            raise UserError(message, file=file.place)
+        return Raw.of(file, inputs, target, client or ("client" if "client" in file.names else None))

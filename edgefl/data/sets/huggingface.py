@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgefl.data.array_files import of_column
+from edgefl.data.array_files import ArrayFile, of_column
 from edgefl.data.own_data import Encoded, OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, in_words, nearest, optional
+from edgefl.errors import UserError, in_words, locating, nearest, optional
 from edgefl.input_file import InputFolder, find_input
 
 
@@ -33,10 +33,8 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
     client: str | None = Field(default=None, description="column of the samples' clients, for natural; null: none")
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        try:
+        with locating(field="path"):
             folder = find_input(self.path, what="folder")
-        except UserError as error:
-            raise error.located(field="path") from None
         data = _loaded(folder)
         if not isinstance(data, dict):
             if (self.train, self.test_data) != ("train", None):
@@ -54,17 +52,13 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
         def column(name: str) -> Any:
             import pyarrow
 
-            if name not in split.column_names:
-                hint = nearest(name, split.column_names)
-                raise UserError(f"no column '{name}' in this data set; {hint}", file=place)
             values = split.select_columns([name]).with_format("arrow")[:][name]
             values = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
             return of_column(values, name, place, self.size, self.colours)
 
-        inputs, labels = column(self.inputs), column(self.target)
-        client = None if self.client is None else column(self.client)
-        classes = getattr(split.features[self.target], "num_classes", None)
-        return Raw(inputs, labels, client, (self.inputs, self.target, self.client or ""), place, classes)
+        file = ArrayFile(place, "column", split.column_names, column, "data set")
+        classes = getattr(split.features.get(self.target), "num_classes", None)
+        return Raw.of(file, self.inputs, self.target, self.client, classes)
 
 
 def _loaded(folder: Path) -> Any:
@@ -73,7 +67,5 @@ def _loaded(folder: Path) -> Any:
     try:
         return datasets.load_from_disk(str(folder.absolute()))
     except Exception as error:  # noqa: BLE001  (whatever the library raises for a wrong folder)
-        raise UserError(
-            f"expected a folder written by save_to_disk, found one that cannot be read ({in_words(error)})",
-            file=str(folder),
-        ) from None
+        message = f"expected a folder written by save_to_disk, found one that cannot be read ({in_words(error)})"
+        raise UserError(message, file=str(folder)) from None

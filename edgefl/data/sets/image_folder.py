@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.data.own_data import Encoded, Raw, SplitData
 from edgefl.data.pictures import Pictures
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, locating, nearest
 from edgefl.input_file import InputFolder, find_input
 
 
@@ -68,17 +68,13 @@ class ImageFolder(SplitData, Encoded):
         if not images:
             raise UserError("expected images, found none", file=str(folder))
         paths, labels = zip(*images, strict=True)
-        pictures = Pictures(
-            lambda index: Path(paths[index]), lambda index: paths[index], np.arange(len(paths)), self.size, self.colours
-        )
+        pictures = Pictures.of_files(paths, self.size, self.colours)
         return Raw(pictures, np.array(labels), None, ("images", "classes", ""), str(folder), self.classes)
 
 
 def _folder(field: str, name: str) -> Path:
-    try:
+    with locating(field=field):
         return find_input(name, what="folder")
-    except UserError as error:
-        raise error.located(field=field) from None
 
 
 def _entries(folder: Path) -> list[Path]:

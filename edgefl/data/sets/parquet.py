@@ -5,12 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgefl.data.array_files import of_column
+from edgefl.data.array_files import parquet_files
 from edgefl.data.location import data_root, how_to_set_the_root
 from edgefl.data.own_data import Encoded, Raw
 from edgefl.data.pictures import Pictures
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError
 from edgefl.options import Component
 
 
@@ -50,27 +50,14 @@ class Parquet(Encoded):
         return self._of(folder, self.splits.train), None if test is None else self._of(folder, test)
 
     def _of(self, folder: Path, split: str) -> Raw:
-        import pyarrow.parquet
-
         files = split_files(folder, split)
         if not files:
             raise UserError(f"found no files {split}-*.parquet in '{folder}'; {how_to_set_the_root()}")
-        names, parts = (self.columns.image, self.columns.label), []
-        for file in files:
-            try:
-                found = pyarrow.parquet.read_schema(file).names
-                for name in names:
-                    if name not in found:
-                        raise UserError(f"no column '{name}' in this file; {nearest(name, found)}", file=str(file))
-                parts.append(pyarrow.parquet.ParquetFile(file).read(columns=list(names)))
-            except (OSError, pyarrow.ArrowException) as error:
-                message = f"not a readable Parquet file ({str(error).partition('.')[0]})"
-                raise UserError(message, file=str(file)) from None
-        table, place = pyarrow.concat_tables(parts, promote_options="permissive"), f"{folder}: {split}"
-        images, labels = (of_column(table.column(name), name, place, self.size, self.colours) for name in names)
-        if not isinstance(images, Pictures):
-            raise UserError(f"expected encoded images in '{names[0]}', found {images.dtype}", file=place)
-        return Raw(images, labels, None, (*names, ""), place)
+        file = parquet_files(*files, place=f"{folder}: {split}", size=self.size, colours=self.colours)
+        raw = Raw.of(file, self.columns.image, self.columns.label, None)
+        if not isinstance(raw.inputs, Pictures):
+            raw.refuse(f"expected encoded images in '{raw.names[0]}', found {raw.inputs.dtype}")
+        return raw
 
 
 def split_files(folder: Path, split: str) -> list[Path]:

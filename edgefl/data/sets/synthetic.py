@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples, or_else
 from edgefl.randomness import generator
 
 _PATCH = 4
 """Patterns consist of squares with this side in pixels, so that pooling does not remove them."""
 
 Side = Annotated[int, Field(ge=1, le=4096)]
-
-
-def _or_a_number(schema: dict[str, Any]) -> None:
-    choices = schema.pop("enum")
-    schema.pop("type", None)
-    schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
 
 
 @DATA_SETS.register("synthetic")
@@ -31,6 +25,8 @@ class Synthetic(DataSpec):
     Class sizes differ by at most one. The same options give the same images in every run.
     """
 
+    short_test: ClassVar[tuple[str, type]] = "test_images", int
+
     name: Literal["synthetic"] = Field(default="synthetic", description="synthetic images of any shape and number")
     shape: tuple[Side, Side, Side] = Field(default=(1, 28, 28), description="channels, height and width")
     classes: int = Field(default=10, ge=2, le=100_000, description="classes")
@@ -39,25 +35,13 @@ class Synthetic(DataSpec):
         default="whole",
         description="whole, or partitioned with the class proportions of each client's training data; a number: whole, "
         "with this number of test images",
-        json_schema_extra=_or_a_number,
+        json_schema_extra=or_else({"minimum": 1, "type": "integer"}),
     )
     test_images: int = Field(default=2_000, ge=1, le=10**8, description="number of test images; same as `test: N`")
     signal: float = Field(
         default=0.25, gt=0, le=1, description="strength of the pattern; noise has the rest of the range"
     )
     images_seed: int = Field(default=0, ge=0, description="seed of the images")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _number_of_test_images(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("test"), int) and not isinstance(data["test"], bool):
-            if data.get("test_images", data["test"]) != data["test"]:
-                raise ValueError(
-                    f"expected one number of test images, found test: {data['test']} and test_images: "
-                    f"{data['test_images']}"
-                )
-            return {**data, "test": "whole", "test_images": data["test"]}
-        return data
 
     @model_validator(mode="after")
     def _has_images_of_each_class(self) -> Synthetic:

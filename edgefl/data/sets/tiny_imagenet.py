@@ -80,5 +80,5 @@ def from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
 
 def _samples(files: Sequence[tuple[Path | str, int]]) -> Samples:
     paths, labels = zip(*files, strict=True)
-    pictures: Any = Pictures(lambda i: Path(paths[i]), lambda i: str(paths[i]), np.arange(len(paths)), colours=3)
+    pictures: Any = Pictures.of_files(paths, colours=3)
     return Samples(pictures, np.array(labels, dtype=np.int64))

@@ -1,14 +1,16 @@
-"""The ``codec:`` of a scenario: the codecs of a method's uplink and downlink."""
+"""The ``codec:`` of a scenario: the codecs of a method's uplink and downlink, and what clients keep for them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PlainSerializer, PlainValidator, field_validator
+from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.codecs.base import CODECS, Codec
 from edgefl.methods.codecs.none import NoCodec
+from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.options import Component
-from edgefl.registry import chosen_part
+from edgefl.registry import chosen_part, tagged
+from edgefl.validation import as_validator
 
 
 def codec(value: Any) -> Codec:
@@ -17,16 +19,7 @@ def codec(value: Any) -> Codec:
     >>> codec({"kind": "quantise", "bits": 4})
     Quantise(bits=4, scale='tensor', rounding='nearest')
     """
-    if isinstance(value, Codec):
-        return value
     return chosen_part(CODECS, value)
-
-
-def _read(value: Any) -> Codec:
-    try:
-        return codec(value)
-    except UserError as error:
-        raise ValueError(str(error)) from None
 
 
 def _write(part: Codec) -> dict[str, Any]:
@@ -41,18 +34,12 @@ class _Schema:
         self._models = models
 
     def __get_pydantic_json_schema__(self, _schema: Any, _handler: Any) -> dict[str, Any]:
-        def schema(name: str, part: type[Codec]) -> dict[str, Any]:
-            described = part.model_json_schema()
-            described["properties"] = {"kind": {"const": name}, **described.get("properties", {})}
-            described["required"] = ["kind", *described.get("required", [])]
-            return described
-
-        described = CODECS.of_each(schema)
+        described = CODECS.of_each(lambda name, part: tagged(part.model_json_schema(), "kind", name, part))
         suitable = [name for name in described if not (self._models and CODECS[name].for_changes)]
         return {"anyOf": [{"enum": suitable}, *(described[name] for name in suitable)]}
 
 
-_Choice = Annotated[Codec, PlainValidator(_read), PlainSerializer(_write, return_type=dict[str, Any])]
+_Choice = Annotated[Codec, PlainValidator(as_validator(codec)), PlainSerializer(_write, return_type=dict[str, Any])]
 OfChanges = Annotated[_Choice, _Schema(models=False)]
 OfModels = Annotated[_Choice, _Schema(models=True)]
 
@@ -69,3 +56,25 @@ class Codecs(Component):
         if chosen.for_changes:
             raise ValueError("this codec sends few of the numbers, which suits updates but not models; use it for up")
         return chosen
+
+
+class Unsent(ClientState):
+    """e, the residual of error feedback ``[parameter_count]``; zero at first."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("unsent",)
+
+
+class LastReceived(ClientState):
+    """The last sent version of each block ``[size]``, known to both sides: the base of an encoded change."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("reference",)
+
+    def first(self, received: Tensor, parameter_count: int) -> State:
+        """Blocks that were not received are those of the initial model."""
+        return {"reference": received}
+
+
+def codec_state(codecs: Codecs, *, partial: bool) -> tuple[ClientState, ...]:
+    """The client state that these codecs need; ``partial``: clients may be sent only some blocks."""
+    unsent = (Unsent(),) if codecs.up.remembers else ()
+    return (*unsent, LastReceived()) if partial and not codecs.up.exact else unsent

@@ -1,7 +1,5 @@
 """Local optimizers whose state the server averages: it is sent with the model both ways (FedAdamW does so with v)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import SerializeAsAny

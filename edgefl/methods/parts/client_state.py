@@ -22,16 +22,21 @@ class ClientState(Component):
     """Parts of an uplink that carry a vector's change, and the vector's name (SCAFFOLD's ``control``)."""
 
     def first(self, received: Tensor, parameter_count: int) -> State:
-        """The state of a client before its first participation, given the received model ``[size]``."""
-        return {"previous": received}
+        """The state of a client before its first participation, given the received model ``[size]``.
+
+        By default ``previous`` is that model, and other vectors are zero.
+        """
+        zeros = received.new_zeros(parameter_count)
+        return {name: received if name == "previous" else zeros.clone() for name in self.vectors}
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         """The state after local training, as new tensors, because a checkpoint may still read the old ones.
 
         ``vectors`` are the client's previous state and the server's broadcasts, by name; ``received`` ``[size]`` is the
-        model that the client started from, ``final`` ``[size]`` the trained one; ``lr`` is η_t of the round.
+        model that the client started from, ``final`` ``[size]`` the trained one; ``lr`` is η_t of the round. By default
+        ``previous`` is the trained model, and other vectors are those in ``vectors``.
         """
-        return {"previous": final}
+        return {name: final if name == "previous" else vectors[name] for name in self.vectors}
 
 
 class StatesTogether(ClientState):

@@ -1,12 +1,15 @@
-"""Distances between predictions for the papers' distillation losses."""
+"""Distances between predictions for the papers' distillation losses, and the loss of hybrid paths."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.parts.objective import Loss
+from edgefl.methods.fits import Need
+from edgefl.methods.parts.objective import Loss, Objective
 
 
 def kl_divergence(target: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -24,25 +27,26 @@ def kl_divergence(target: Tensor, logits: Tensor, temperature: float = 1.0) -> T
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1).mean()
 
 
-def path_loss(
-    logits: Tensor,
-    hybrids: Sequence[Tensor],
-    labels: Tensor,
-    *,
-    lambda_1: float,
-    lambda_2: float,
-    temperature: float,
-    divisor: int,
-) -> Loss:
-    """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)).
+class HybridPaths(Objective):
+    """Cross-entropy, and the cross-entropy and the divergence of paths that mix local and received blocks."""
 
-    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments. z_L are the local path's ``logits`` ``[batch,
-    classes]``, z_H^m those of the ``hybrids``, d is the ``divisor``. Nothing is detached: the hybrid prediction is the
-    first argument of the divergence and receives gradient as well, and there is no factor T².
-    """
-    cross_entropy = F.cross_entropy(logits, labels)
-    if not hybrids:
-        return Loss(cross_entropy, cross_entropy)
-    hard = torch.stack([F.cross_entropy(hybrid, labels) for hybrid in hybrids]).sum() / divisor
-    soft = torch.stack([kl_divergence(hybrid, logits, temperature) for hybrid in hybrids]).sum() / divisor
-    return Loss(cross_entropy + lambda_1 * hard + lambda_2 * soft, cross_entropy)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
+    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+
+    lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
+    lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
+    temperature: float = Field(default=1.0, gt=0, description="temperature T of the divergence")
+
+    def path_loss(self, logits: Tensor, hybrids: Sequence[Tensor], labels: Tensor, divisor: int) -> Loss:
+        """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)).
+
+        FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments. z_L are the local path's ``logits``
+        ``[batch, classes]``, z_H^m those of the ``hybrids``, d is the ``divisor``. Nothing is detached: the hybrid
+        prediction is the first argument of the divergence and receives gradient as well, and there is no factor T².
+        """
+        cross_entropy = F.cross_entropy(logits, labels)
+        if not hybrids:
+            return Loss(cross_entropy, cross_entropy)
+        hard = torch.stack([F.cross_entropy(hybrid, labels) for hybrid in hybrids]).sum() / divisor
+        soft = torch.stack([kl_divergence(hybrid, logits, self.temperature) for hybrid in hybrids]).sum() / divisor
+        return Loss(cross_entropy + self.lambda_1 * hard + self.lambda_2 * soft, cross_entropy)

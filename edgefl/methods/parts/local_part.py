@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from edgefl.methods.fits import check, parts_of, taken_by_layout
+from edgefl.methods.fits import Need, check
 from edgefl.methods.parts.client_state import ClientState, State, StatesTogether, together
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
@@ -33,7 +33,10 @@ class LocalPart(ClientState):
 
 def keeping_local(method: Method, layout: Layout) -> Method:
     """The method with clients that keep the local part of a model with this layout, if it has one."""
-    check(parts_of(method), taken_by_layout(layout))
+    takes: dict[Need, str] = {"shared model": "clients keep a part of this model"} if layout.local else {}
+    if layout.local_parameters:
+        takes["whole model"] = "clients keep some of this model's for themselves; expected only buffers in `local`"
+    check(method.parts(), takes)
     if not layout.local:
         return method
     before = method.state.states if isinstance(method.state, StatesTogether) else (method.state,)

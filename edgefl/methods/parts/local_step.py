@@ -1,12 +1,10 @@
 """One local step: the loss, its gradient, and the new parameters by a local rule, such as SGD."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,13 +13,14 @@ from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.models.layout import Layout, Weights
 from edgefl.models.random_layers import backward_of, drawn_from
 from edgefl.options import Component
 from edgefl.torch_settings import Precision, computing
 
-if TYPE_CHECKING:
-    from edgefl.methods.parts.local_options import LocalOptions
+Lr = float | Tensor
+"""η of a local step: a number or, for rules with :attr:`LocalRule.lr_on_device`, a tensor ``[]`` on the device."""
 
 
 class LocalRule(Component):
@@ -65,21 +64,19 @@ class LocalRule(Component):
         """What it takes from other parts, with the reasons; by default, its steps may have any weight."""
         return {} if type(self).update is Sgd.update else {"known steps": f"{type(self).__name__} has steps of its own"}
 
-    def accept(self, options: LocalOptions) -> None:
+    def accept(self, options: StepOptions) -> None:
         """Check the local options; by default, all fit this rule."""
 
     @abstractmethod
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         """The ``memory`` before the first step of a job of ``steps`` local steps."""
 
-    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
+    def point(self, parameters: Tensor, memory: State, lr: Lr) -> Tensor:
         """The point at which the gradient is computed; by default the parameters. A rule may look ahead."""
         return parameters
 
     @abstractmethod
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
 
         ``gradient`` was computed at :meth:`point`; ``lr`` is η_t of the round.
@@ -165,7 +162,7 @@ def checked_loss(answer: object) -> Loss:
     return numbers
 
 
-def minibatches(batch: Batch, options: LocalOptions, dim: int = 0) -> list[tuple[float, Batch]]:
+def minibatches(batch: Batch, options: StepOptions, dim: int = 0) -> list[tuple[float, Batch]]:
     """The minibatches of a local step, whose gradients are added up, and each one's share of the step's samples.
 
     >>> from edgefl.methods.parts.local_options import LocalOptions
@@ -191,8 +188,8 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     buffers: Tensor,
     batch: Batch,
     context: Context,
-    memory: dict[str, Tensor],
-    options: LocalOptions,
+    memory: State,
+    options: StepOptions,
     lr: float,
     *,
     draw: Callable[[int], Mapping[str, Tensor]] | None = None,
@@ -234,7 +231,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     return rule.update(parameters, gradient, memory, options, lr), loss
 
 
-def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:
+def stepped_(parameters: Tensor, step: Tensor, lr: Lr) -> Tensor:
     """θ - η d, in place; η may be a tensor ``[]`` on the device.
 
     >>> import torch
@@ -246,7 +243,7 @@ def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:
     return parameters.sub_(step, alpha=lr)
 
 
-def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
+def clipped(gradient: Tensor, options: StepOptions) -> Tensor:
     """The gradient, clipped in place to an L2 norm of at most ``clip_norm`` (``torch.nn.utils.clip_grad_norm_``)."""
     if options.clip_norm is None:
         return gradient
@@ -254,7 +251,7 @@ def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
     return gradient.mul_((options.clip_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
-def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
+def direction(parameters: Tensor, gradient: Tensor, options: StepOptions) -> Tensor:
     """The clipped gradient plus coupled weight decay, in place; weight decay is added after clipping."""
     gradient = clipped(gradient, options)
     if options.weight_decay:
@@ -271,12 +268,10 @@ class Sgd(LocalRule):
 
     lr_on_device: ClassVar[bool] = True
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
         step = direction(parameters, gradient, options)
         if options.momentum:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from edgefl.fleet import DeviceProfile
-from edgefl.methods.fits import Need, Part, check, taken_by_model
+from edgefl.methods.fits import Need, Requirement, check
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.options import Component
@@ -119,7 +119,7 @@ class Objective(Component):
 
         It is called once, before the initial weights are drawn.
         """
-        check([Part(type(self).__name__, self.needs)], taken_by_model(model))
+        check([Requirement(type(self).__name__, self.needs)], _taken_by(model))
         return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
@@ -136,3 +136,19 @@ class Objective(Component):
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""
         return {}
+
+
+def _taken_by(model: BlockModel) -> dict[Need, str]:
+    """What a model and its task do not have."""
+    task, whole = model.task, f": {model.whole}" if model.whole else ""
+    several = len(task.output_shape(model.classes, model.sample_shape)) > 1
+    lacking: dict[Need, tuple[bool, str]] = {
+        "classes": (not task.classes, f"task '{task.kind}' has none; expected task: classification"),
+        "features": (several, f"task '{task.kind}' has one for each place"),
+        "images": (len(model.sample_shape) != 3, f"this model takes inputs of the shape {list(model.sample_shape)}"),
+        "blocks": (model.depth < 2, f"this model is one block{whole}"),
+        "depths": (model.depth < 3, f"this model has {model.depth}{whole}"),
+        "widths": (not model.slimmable, "this model's cannot; use a model of edgefl (edgefl models)"),
+        "residual blocks": (not model.residual_count, "this model has none; use a resnet"),
+    }
+    return {need: reason for need, (lacks, reason) in lacking.items() if lacks}

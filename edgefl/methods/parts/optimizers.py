@@ -4,11 +4,9 @@ Every engine and the cost model run these lines; options have torch's names. Wit
 goes on with the optimizer's state after its last one, which is a client state like SCAFFOLD's.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, Tag
@@ -18,14 +16,12 @@ from edgefl.errors import UserError
 from edgefl.input_file import InputCode
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_step import LocalRule, Sgd, clipped, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Lr, Sgd, clipped, direction, stepped_
+from edgefl.methods.parts.step_options import StepOptions
 from edgefl.options import Component, kind_or, of_kind
 from edgefl.registry import class_of
 from edgefl.user_code import UserCode
 from edgefl.validation import validated
-
-if TYPE_CHECKING:
-    from edgefl.methods.parts.local_options import LocalOptions
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 _LASTING = "the state between a client's jobs: reset starts with zeros, keep goes on with that after its last job"
@@ -42,9 +38,6 @@ class KeptState(ClientState):
 
     def first(self, received: Tensor, parameter_count: int) -> State:
         return self.rule.first(received[..., :parameter_count])
-
-    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
-        return {name: vectors[name] for name in self.vectors}
 
 
 class KeptSgd(Sgd):
@@ -63,11 +56,11 @@ class KeptSgd(Sgd):
     def takes(self) -> dict[Need, str]:
         return {"zero momentum": "the optimizer keeps its state"}
 
-    def accept(self, options: LocalOptions) -> None:
+    def accept(self, options: StepOptions) -> None:
         if not options.momentum:
             raise UserError("there is no momentum to keep; set local.momentum as well", field="local.optimizer.state")
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"velocity": vectors["velocity"].clone()}
 
 
@@ -102,7 +95,7 @@ class Optimizer(LocalRule):
     def rule(self) -> Self:
         return self
 
-    def accept(self, options: LocalOptions) -> None:
+    def accept(self, options: StepOptions) -> None:
         if options.momentum or options.nesterov:
             field = "local.momentum" if options.momentum else "local.nesterov"
             raise UserError("this is an option of SGD; expected those of the optimizer", field=field)
@@ -111,7 +104,7 @@ class Optimizer(LocalRule):
         """The state before the first step."""
         return {name: torch.zeros_like(parameters[..., :1] if name == "step" else parameters) for name in self.slots}
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return self.first(received) if self.state == "reset" else dict(vectors)
 
 
@@ -126,13 +119,11 @@ class Adam(Optimizer):
     def slots(self) -> tuple[str, ...]:
         return ("step", "exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
 
-    def direction(self, parameters: Tensor, gradient: Tensor, options: LocalOptions, lr: float | Tensor) -> Tensor:
+    def direction(self, parameters: Tensor, gradient: Tensor, options: StepOptions, lr: Lr) -> Tensor:
         """The gradient of the moments, after clipping and weight decay."""
         return direction(parameters, gradient, options)
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         step, (first, second) = memory["step"].add_(1), self.betas
         gradient = self.direction(parameters, gradient, options, lr)
         counted = torch._C._len_torch_dispatch_stack()  # the cost of a device is that of the lines below
@@ -158,7 +149,7 @@ class AdamW(Adam):
 
     kind: Literal["adamw"] = "adamw"  # type: ignore[assignment]
 
-    def direction(self, parameters: Tensor, gradient: Tensor, options: LocalOptions, lr: float | Tensor) -> Tensor:
+    def direction(self, parameters: Tensor, gradient: Tensor, options: StepOptions, lr: Lr) -> Tensor:
         if options.weight_decay:
             for place in options.decayed:
                 parameters[..., place].mul_(1 - lr * options.weight_decay)
@@ -181,9 +172,7 @@ class Adagrad(Optimizer):
         state = super().first(parameters)
         return {**state, "sum": state["sum"] + self.initial_accumulator_value}
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         step = memory["step"].add_(1)
         gradient = direction(parameters, gradient, options)
         total = memory["sum"].addcmul_(gradient, gradient)
@@ -204,9 +193,7 @@ class RMSprop(Optimizer):
         others = {"grad_avg": self.centered, "momentum_buffer": self.momentum > 0}
         return ("square_avg", *(name for name, has in others.items() if has))
 
-    def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
-    ) -> Tensor:
+    def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
         gradient = direction(parameters, gradient, options)
         square = memory["square_avg"].mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
         if self.centered:
@@ -253,7 +240,7 @@ class OwnOptimizer(Component):
 class _Unread(Sgd):
     """The optimizer of a run directory's scenario, whose file may not be executed yet."""
 
-    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+    def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         raise UserError("its Python file is not executed", field="training.local.optimizer")
 
 

@@ -42,6 +42,15 @@ class ModelSizes:
         first = self.blocks - blocks
         return ModelSizes((0,) * first + self.block_bytes[first:], self.exact)
 
+    def uniform(self) -> ModelSizes:
+        """The same with S/M bytes for each of the M blocks, rounded so that they sum to S exactly.
+
+        >>> ModelSizes((1, 2, 7)).uniform().block_bytes
+        (3, 3, 4)
+        """
+        size, blocks = self.model_bytes, self.blocks
+        return ModelSizes(tuple(size * (i + 1) // blocks - size * i // blocks for i in range(blocks)), self.exact)
+
     def of_model_with(self, blocks: int) -> ModelSizes:
         """The same as a part of a model of so many ``blocks``, whose other blocks are last and are not sent.
 

@@ -1,7 +1,5 @@
 """Learning rates that change over the rounds, or with every local step; a plain number does not change."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Annotated, Literal, Self, TypeVar
@@ -124,9 +122,9 @@ LearningRate = Annotated[
 """The type of an option: a number, or a mapping with ``kind``, ``value`` and the options of the kind."""
 
 
-def rate_at(rate: LearningRate, time: float, step: float = 1.0) -> float:
+def rate_at(rate: LearningRate, time: float) -> float:
     """The rate at a time in rounds."""
-    return rate.at(time, step) if isinstance(rate, Rate) else rate
+    return rate.at(time) if isinstance(rate, Rate) else rate
 
 
 def lasting(part: Part, rounds: int | None, field: str) -> Part:

@@ -18,9 +18,6 @@ from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
 from edgefl.tasks.language_model import LanguageModel
 
-_SPREAD = 0.1
-"""Standard deviation of the initial embeddings."""
-
 
 @MODELS.register("char_transformer")
 class CharTransformer(ModelSpec):
@@ -49,14 +46,17 @@ class CharTransformer(ModelSpec):
             raise UserError(f"{self.heads} heads do not divide a width of {self.width}", field="heads")
         blocks: dict[str, nn.Module] = {"embedding": Embedding(classes, sample_shape[0], self.width)}
         for number in range(1, self.layers + 1):
-            attention = nn.Sequential(LayerNorm(self.width), CausalAttention(self.width, self.heads))
+            attention = nn.Sequential(nn.LayerNorm(self.width), CausalAttention(self.width, self.heads))
             perceptron = nn.Sequential(
-                LayerNorm(self.width), Linear(self.width, 4 * self.width), nn.GELU(), Linear(4 * self.width, self.width)
+                nn.LayerNorm(self.width),
+                Linear(self.width, 4 * self.width),
+                nn.GELU(),
+                Linear(4 * self.width, self.width),
             )
             blocks[f"layer{number}"] = nn.Sequential(
                 Residual(attention, activation=nn.Identity()), Residual(perceptron, activation=nn.Identity())
             )
-        last = nn.Sequential(LayerNorm(self.width), Linear(self.width, classes, slim_outputs=False))
+        last = nn.Sequential(nn.LayerNorm(self.width), Linear(self.width, classes, slim_outputs=False))
         blocks["classifier"] = last if isinstance(task, LanguageModel) else LastPosition(last, pool=False)
         return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1, tokens=classes)
 
@@ -71,23 +71,11 @@ class Embedding(nn.Module):
 
     def initialise(self, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
         for tensor in tensors.values():
-            tensor.normal_(std=_SPREAD, generator=generator)
+            tensor.normal_(std=0.1, generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map character indices ``[batch, length]`` to ``[batch, length, width]``."""
         return F.embedding(inputs.long(), self.character) + self.position
-
-
-class LayerNorm(nn.Module):
-    """Layer normalisation over the last dimension."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return F.layer_norm(inputs, self.weight.shape, self.weight, self.bias)
 
 
 class CausalAttention(nn.Module):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, JsonValue
@@ -27,20 +27,13 @@ from edgefl.tasks.language_model import LanguageModel
 Head = Literal["sequence_classification", "image_classification", "causal_lm", "next_token"]
 
 
-class _Kind(NamedTuple):
-    """A kind of head; ``last``: only the last position counts; ``masked``: it needs a mask."""
-
-    name: str
-    last: bool = False
-    masked: bool = False
-
-
-_HEADS: dict[Head, _Kind] = {
-    "sequence_classification": _Kind("AutoModelForSequenceClassification"),
-    "image_classification": _Kind("AutoModelForImageClassification"),
-    "causal_lm": _Kind("AutoModelForCausalLM", masked=True),
-    "next_token": _Kind("AutoModelForCausalLM", masked=True, last=True),
+_CLASSES: dict[Head, str] = {
+    "sequence_classification": "AutoModelForSequenceClassification",
+    "image_classification": "AutoModelForImageClassification",
+    "causal_lm": "AutoModelForCausalLM",
+    "next_token": "AutoModelForCausalLM",
 }
+_CAUSAL = ("causal_lm", "next_token")
 
 _OF_TRANSFORMERS = ("attn_implementation",)
 """Arguments that are no fields of a configuration."""
@@ -69,8 +62,10 @@ class TransformersModel(OrdinaryModel):
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         if self.head is not None:
             model = super().build_for(sample_shape, outputs, task=task, tokens=tokens)
-            if (padded := _padded(model)) is not None:
-                model.tokens = padded.tokens  # no call shows it, since the embedding reads the tokens that were moved
+            if isinstance(model.module, Logits) and model.module.padding is not None:
+                model.tokens = (
+                    model.module.tokens
+                )  # no call shows it, since the embedding reads the tokens that were moved
             return model
         images: Head = "sequence_classification" if tokens or len(sample_shape) != 3 else "image_classification"
         head: Head = "causal_lm" if isinstance(task, LanguageModel) else images
@@ -82,7 +77,7 @@ class TransformersModel(OrdinaryModel):
         from transformers.models.auto import modeling_auto
 
         assert self.head is not None
-        head = _HEADS[self.head]
+        last = self.head == "next_token"
         with _quiet():
             config = self._configuration(transformers.CONFIG_MAPPING, sample_shape, classes)
             text = config.get_text_config()
@@ -92,13 +87,13 @@ class TransformersModel(OrdinaryModel):
                 vars(text)["pad_token_id"] = None  # unchecked, since not all types allow it
             attention = self.args.get("attn_implementation", "eager")
             try:
-                model = getattr(transformers, head.name).from_config(config, attn_implementation=attention)
+                model = getattr(transformers, _CLASSES[self.head]).from_config(config, attn_implementation=attention)
             except Exception as error:  # noqa: BLE001  (whatever the library's checks raise)
                 what, shape = f"the {self.head} of '{self.transformers}'", "×".join(map(str, sample_shape))
                 message = f"{what} cannot be built for inputs of {shape}: {first_line(error)[:200]}"
                 raise UserError(message) from None
         if padding is not None and "attention_mask" in inspect.signature(model.forward).parameters:
-            return Logits(model, last=head.last, masked=True, padding=padding, tokens=tokens)
+            return Logits(model, last=last, masked=True, padding=padding, tokens=tokens)
         # Inputs have no padding: the last position is that of the last token, and all tokens are trained.
         model.config.pad_token_id = -1
         first = _first_position(model, own)
@@ -107,7 +102,7 @@ class TransformersModel(OrdinaryModel):
                 layer.padding_idx = None
         causal = self.transformers in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         both = self.transformers in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-        return Logits(model, last=head.last, masked=head.masked or causal > both, first=first)
+        return Logits(model, last=last, masked=self.head in _CAUSAL or causal > both, first=first)
 
     def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
         """The embedding, each layer and the head, if the layers can be called one by one."""
@@ -129,14 +124,9 @@ class TransformersModel(OrdinaryModel):
         for name in self.args:
             if name not in _OF_TRANSFORMERS and (name.startswith("_") or not hasattr(plain, name)):
                 known = [each for each in plain.to_dict() if not each.startswith("_")]
-                raise UserError(
-                    f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}", field="args"
-                )
-        options: dict[str, Any] = {"use_cache": False}
-        if self.head in ("causal_lm", "next_token"):
-            options["vocab_size"] = classes
-        else:
-            options["num_labels"] = classes
+                message = f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}"
+                raise UserError(message, field="args")
+        options: dict[str, Any] = {"use_cache": False, "vocab_size" if self.head in _CAUSAL else "num_labels": classes}
         if self.head == "image_classification" and len(sample_shape) == 3:
             channels, height, width = sample_shape
             options |= {"num_channels": channels, "image_size": height if height == width else [height, width]}
@@ -167,10 +157,8 @@ class TransformersModel(OrdinaryModel):
         if not isinstance(found, dict):
             raise UserError("expected a mapping, as transformers writes it", file=str(path))
         if found.get("model_type", self.transformers) != self.transformers:
-            raise UserError(
-                f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'",
-                file=str(path),
-            )
+            message = f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'"
+            raise UserError(message, file=str(path))
         return found
 
 
@@ -240,12 +228,7 @@ class Logits(nn.Module):
 
 def padding_of(model: BlockModel) -> int | None:
     """The token that fills texts up, if the model masks it."""
-    padded = _padded(model)
-    return None if padded is None else padded.padding
-
-
-def _padded(model: BlockModel) -> Logits | None:
-    return next((each for each in model.modules() if isinstance(each, Logits) and each.padding is not None), None)
+    return model.module.padding if isinstance(model.module, Logits) else None
 
 
 def _first_position(model: nn.Module, padding: int | None) -> int | None:

@@ -1,7 +1,6 @@
 """A capacity from a generated random series: measured quantiles, correlated in time, with outages."""
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -9,8 +8,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, LinkDirection
-from edgefl.network.processes import CapacityProcess, SteppedProcess
-from edgefl.network.traces import LEAST_CHANGE_SECONDS
+from edgefl.network.processes import SteppedProcess
+from edgefl.network.trace_times import LEAST_CHANGE_SECONDS
 from edgefl.randomness import generator
 from edgefl.units import BitsPerSecond, Seconds
 
@@ -61,47 +60,18 @@ class GeneratedCapacity(CapacitySpec):
         return {percent: rate * 1e6 for percent, rate in MEASURED_DOWNLINKS[self.like or "5g_driving"].items()}
 
     def start(self, direction: LinkDirection) -> Capacities:
-        return _Generated(self, direction)
+        return GeneratedRates(self, direction)
 
     def scaled(self, factor: float) -> Self:
         quantiles = {percent: rate * factor for percent, rate in self.rates.items()}
         return self.model_copy(update={"like": None, "quantiles": quantiles})
 
 
-class _Generated(Capacities):
-    def __init__(self, spec: GeneratedCapacity, direction: LinkDirection) -> None:
-        self._quantiles = spec.rates
-        self._rates = GeneratedRates(
-            direction.seed,
-            f"{direction.name} {direction.direction}",
-            direction.clients,
-            quantiles=spec.rates,
-            step=spec.step,
-            correlation=spec.correlation,
-            outage_every=math.inf if spec.outage_every is None else spec.outage_every,
-            outage_seconds=spec.outage_length,
-        )
-
-    def usual(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The medians."""
-        return np.full(len(clients), self._at_percent(50.0))
-
-    def highest(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.full(len(clients), self._at_percent(100.0))
-
-    def process(self, client: int) -> CapacityProcess:
-        return self._rates.process(client)
-
-    def _at_percent(self, percent: float) -> float:
-        percents = sorted(self._quantiles)  # the rates rise with the percent
-        return float(np.interp(percent, percents, [self._quantiles[each] for each in percents]))
-
-
 _EPOCH = 2**14
 """Steps after which a series restarts in its stationary distribution; 4.5 hours with steps of one second."""
 
 
-class GeneratedRates:
+class GeneratedRates(Capacities):
     """The capacities of all clients on one link in one direction: measured quantiles, correlated in time, with outages.
 
     Each capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function turns
@@ -110,41 +80,31 @@ class GeneratedRates:
     intervals the series restarts independently of its past, so that a link that was idle for years does not require all
     steps in between.
 
-    >>> rates = GeneratedRates(0, "5g down", 3, quantiles={0: 1e6, 100: 9e6}, step=1.0, correlation=0.7)
-    >>> client = rates.process(2)
+    >>> direction = LinkDirection("5g", "down", 3, 0, None, False, GeneratedCapacity(like="5g_walking"))
+    >>> client = GeneratedRates(GeneratedCapacity(quantiles={0: 1e6, 100: 9e6}), direction).process(2)
     >>> client.next_change(0.25), 1e6 <= client.value(0.25) <= 9e6
     (1.0, True)
     """
 
-    def __init__(
-        self,
-        seed: int,
-        name: str,  # the link's name and direction
-        clients: int,
-        *,
-        # percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside
-        quantiles: Mapping[float, float],
-        step: float,  # seconds for which a value is valid
-        correlation: float,  # lag-1 autocorrelation of the Gaussian series, in [0, 1)
-        # mean seconds between the end of an outage and the next one; infinite for none
-        outage_every: float = math.inf,
-        outage_seconds: float = 0.0,  # mean length of an outage
-    ) -> None:
-        self._seed, self._name, self._clients = seed, name, clients
-        points = sorted(quantiles.items())
-        self._shares = np.array([percent / 100.0 for percent, _ in points])
-        self._rates = np.array([rate for _, rate in points])
-        self.step = step
-        self._correlation = correlation
-        self._fail = 0.0 if outage_every == math.inf else min(step / outage_every, 1.0)
-        self._recover = min(step / outage_seconds, 1.0) if outage_seconds > 0 else 1.0
+    def __init__(self, spec: GeneratedCapacity, direction: LinkDirection) -> None:
+        self._spec, self._link = spec, direction
+        self._percents, self._rates = np.array(sorted(spec.rates.items())).T
+        self._fail = 0.0 if spec.outage_every is None else min(spec.step / spec.outage_every, 1.0)
+        self._recover = min(spec.step / spec.outage_length, 1.0)
         self._at = -1
-        self._gauss: NDArray[np.float64] = np.zeros(clients)
-        self._out: NDArray[np.bool_] = np.zeros(clients, dtype=bool)
-        self._present: NDArray[np.float64] = np.zeros(clients)
+        self._gauss: NDArray[np.float64] = np.zeros(direction.clients)
+        self._out: NDArray[np.bool_] = np.zeros(direction.clients, dtype=bool)
+        self._present: NDArray[np.float64] = np.zeros(direction.clients)
+
+    def usual(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The medians."""
+        return np.full(len(clients), np.interp(50.0, self._percents, self._rates))
+
+    def highest(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.full(len(clients), self._rates[-1])
 
     def process(self, client: int) -> SteppedProcess:
-        return SteppedProcess(self.step, self.at_step, client)
+        return SteppedProcess(self._spec.step, self.at_step, client)
 
     def at_step(self, number: int) -> NDArray[np.float64]:
         begin = number - number % _EPOCH
@@ -158,15 +118,16 @@ class GeneratedRates:
         from scipy.special import ndtr
 
         self._at += 1
-        stream = generator(self._seed, "link-process", self._name, self._at)
-        noise, draws = stream.standard_normal(self._clients), stream.random(self._clients)
+        link, correlation = self._link, self._spec.correlation
+        stream = generator(link.seed, "link-process", f"{link.name} {link.direction}", self._at)
+        noise, draws = stream.standard_normal(link.clients), stream.random(link.clients)
         if self._at % _EPOCH == 0:
             # Both series begin in their stationary distribution.
             self._gauss = noise
             off = self._fail / (self._fail + self._recover)
             self._out = draws < off
         else:
-            self._gauss = self._correlation * self._gauss + math.sqrt(1.0 - self._correlation**2) * noise
+            self._gauss = correlation * self._gauss + math.sqrt(1.0 - correlation**2) * noise
             self._out = np.where(self._out, draws >= self._recover, draws < self._fail)
-        rates = np.interp(ndtr(self._gauss), self._shares, self._rates)
+        rates = np.interp(ndtr(self._gauss), self._percents / 100.0, self._rates)
         self._present = np.where(self._out, 0.0, rates)

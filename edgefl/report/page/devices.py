@@ -1,7 +1,5 @@
 """Use of seconds, bytes and joules by kind of device and by client, and the metric of the worst tenth of clients."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from edgefl.fleet.profile import Evidence
+from edgefl.record.figures import at
 from edgefl.report.page.series import Series
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import flat_values, option_words, run_names
+from edgefl.report.rows import flat_values, named, option_words
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import mean_or_none
 from edgefl.report.timeline.usage import ClientUse, by_device, use_of_clients
@@ -54,9 +53,7 @@ def _memory(one: Series) -> list[str]:
     """The optimizer, the devices that have too little memory, and the bytes that the largest local step needs."""
     found = [(name, each) for timeline in one.timelines for name, each in timeline.memory.items()]
     excluded = dict.fromkeys(name for name, (_, has) in found if not has)
-    sections = one.run.entry(one.label), _mapping(one.run.scenario.get("training"))
-    own, usual = (_mapping(_mapping(each.get("local")).get("optimizer")) for each in sections)
-    optimizer = own or usual
+    optimizer = at(one.run.entry(one.label), "local.optimizer") or one.run.option("training.local.optimizer") or {}
     kind = optimizer.get("python") or optimizer.get("kind") or "–"
     needs = quantity(max((needs for _, (needs, _) in found), default=0.0), "bytes")
     return [one.name, Path(str(kind)).name, ", ".join(excluded) or "none", needs]
@@ -67,15 +64,13 @@ def _kinds(one: Series) -> list[list[str]]:
     for timeline in one.timelines:
         for kind, found in by_device(use_of_clients(timeline)).items():
             uses.setdefault(kind, []).extend(found)
-    seeds = max(len(one.timelines), 1)
-    batteries = _batteries(one.run)
-    return [[one.name, kind, *_kind(found, seeds, batteries)] for kind, found in uses.items()]
+    batteries = {_named(group): at(group, "profile.battery.capacity") for group in one.run.fleet}
+    return [[one.name, kind, *_kind(found, len(one.timelines), batteries.get(kind))] for kind, found in uses.items()]
 
 
-def _kind(uses: Sequence[ClientUse], seeds: int, batteries: Mapping[str, float]) -> list[str]:
+def _kind(uses: Sequence[ClientUse], seeds: int, capacity: float | None) -> list[str]:
     jobs = max(sum(use.jobs for use in uses), 1)
     joules = [sum(use.joules.values()) for use in uses]
-    capacity = batteries.get(uses[0].device)
     return [
         f"{len(uses) / seeds:.3g}",
         f"{jobs / len(uses):.1f}",
@@ -87,24 +82,15 @@ def _kind(uses: Sequence[ClientUse], seeds: int, batteries: Mapping[str, float])
     ]
 
 
-def _batteries(run: RunResult) -> dict[str, float]:
-    """The battery capacity in joules of each profile that has a battery."""
-    profiles = [group["profile"] for group in _groups(run) if isinstance(group.get("profile"), dict)]
-    return {str(each.get("name")): each["battery"]["capacity"] for each in profiles if each.get("battery")}
-
-
 def fairness_data(series: Sequence[Series]) -> list[list[str]]:
     """The mean over clients next to the worst tenth; empty if no client has its own part of the test set."""
     rows = []
     for one in series:
-        for words, found in (
-            ("final model", [result.clients for result in one.results]),
-            ("after personalisation by each client", [result.personalisation for result in one.results]),
-        ):
-            mean = mean_or_none([each.mean if each else None for each in found])
-            worst = mean_or_none([each.worst_tenth if each else None for each in found])
-            if mean is not None and worst is not None:
-                rows.append([one.name, words, *(estimate(value, one.run.metric.dimension) for value in (mean, worst))])
+        for part, words in (("clients", "final model"), ("personalisation", "after personalisation by each client")):
+            places = [f"{part}.mean", f"{part}.worst_tenth"]
+            found = [mean_or_none([at(result, place) for result in one.results]) for place in places]
+            if None not in found:
+                rows.append([one.name, words, *(estimate(each, one.run.metric.dimension) for each in found if each)])
     return rows
 
 
@@ -125,11 +111,11 @@ def blocks_data(series: Sequence[Series]) -> dict[str, Any]:
 
 def fleet_words(run: RunResult) -> str:
     """The devices in one line, such as ``20 % raspberry-pi-4, 80 % jetson-nano``."""
-    return ", ".join(f"{_share(group)} {_named(group.get('profile'))}" for group in _groups(run))
+    return ", ".join(f"{_share(group)} {_named(group)}" for group in run.fleet)
 
 
-def _named(profile: Any) -> str:
-    return str(profile.get("name", "") if isinstance(profile, dict) else profile)
+def _named(group: Mapping[str, Any]) -> str:
+    return str(at(group, "profile.name") or group.get("profile"))
 
 
 def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
@@ -138,46 +124,32 @@ def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     Runs without devices and links are left out.
     """
     found = []
-    for name, run in zip(run_names(runs), runs, strict=True):
-        network = _mapping(run.scenario.get("network"))
-        topology = _mapping(network.get("topology"))
-        links = [*([("topology", topology)] if topology else []), *_mapping(network.get("links")).items()]
-        groups = [_group(group) for group in _groups(run)]
-        if groups or links:
-            found.append({"name": name, "groups": groups, "links": [(link, _words(spec)) for link, spec in links]})
+    for name, run in named(runs).items():
+        links = {"topology": run.option("network.topology"), **(run.option("network.links") or {})}
+        words = [(link, _words(spec)) for link, spec in links.items() if spec]
+        if run.fleet or words:
+            found.append({"name": name, "groups": [_group(group) for group in run.fleet], "links": words})
     return found
 
 
-def _groups(run: RunResult) -> list[dict[str, Any]]:
-    fleet = run.scenario.get("fleet")
-    return fleet if isinstance(fleet, list) else []
-
-
 def _group(group: Mapping[str, Any]) -> list[str]:
-    profile = _mapping(group.get("profile"))
-    compute, power = _mapping(profile.get("compute")), _mapping(profile.get("power"))
-    memory = _nominal(_mapping(profile.get("memory")).get("training"))
-    rate, busy, idle = (
-        _nominal(each) for each in (compute.get("fp32_achievable"), power.get("compute"), power.get("idle"))
+    rate, memory, busy, idle = (
+        _nominal(at(group, f"profile.{path}"))
+        for path in ("compute.fp32_achievable", "memory.training", "power.compute", "power.idle")
     )
+    found = at(group, "profile.provenance.evidence.compute") or {}  # such as fitted, ±10 %
+    evidence = Evidence(kind=found.get("kind", "estimated"), source="the profile", error=_nominal(found.get("error")))
     return [
-        _named(group.get("profile")),
-        str(profile.get("description", "")),
+        _named(group),
+        at(group, "profile.description") or "",
         _share(group),
         str(group.get("link", "")),
         "–" if rate is None else f"{quantity(rate, 'flops')}/s",
-        _evidence(profile) if profile else "–",
+        str(evidence),
         "–" if memory is None else quantity(memory, "bytes"),
         "–" if busy is None else f"{busy:.3g} W",
         "–" if idle is None else f"{idle:.3g} W",
     ]
-
-
-def _evidence(profile: Mapping[str, Any]) -> str:
-    """What confirms the profile's seconds of a step, such as ``fitted, ±10 %``."""
-    provenance = _mapping(profile.get("provenance"))
-    found = _mapping(_mapping(provenance.get("evidence")).get("compute"))
-    return str(Evidence(kind=found.get("kind", "estimated"), source="the profile", error=_nominal(found.get("error"))))
 
 
 def _share(group: Mapping[str, Any]) -> str:
@@ -186,13 +158,8 @@ def _share(group: Mapping[str, Any]) -> str:
 
 
 def _nominal(figure: Any) -> float | None:
-    """The nominal value of a profile's figure, which may have bounds."""
     value = figure.get("nominal") if isinstance(figure, dict) else figure
     return float(value) if isinstance(value, int | float) else None
-
-
-def _mapping(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _words(spec: Any) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +12,12 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
-from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data, stretches
+from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
+from edgefl.report.rows import comparison_rows, named, none_completed_a_round
 from edgefl.report.run_result import RunResult
-from edgefl.report.sensitivity import read_sensitivity, robustness_data
+from edgefl.report.sensitivity import robustness_data
 from edgefl.report.table import Table, by_label
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
@@ -42,8 +43,7 @@ class Fact(NamedTuple):
 def subtitle(runs: Sequence[RunResult]) -> list[str]:
     """What was run."""
     if len(runs) == 1:
-        model = runs[0].scenario.get("model")
-        name = model.get("name") if isinstance(model, dict) else None
+        name = runs[0].option("model.name")
         what = headline(runs[0]).removeprefix(f"{runs[0].name} · ") + (f" · model {name}" if name else "")
         return [what, fleet_words(runs[0])]
     labels = dict.fromkeys(label for run in runs for label in run.labels)
@@ -54,7 +54,7 @@ def subtitle(runs: Sequence[RunResult]) -> list[str]:
 def facts(runs: Sequence[RunResult]) -> list[Fact]:
     """Of one run who is best and how sure that is, the metric with its lead, and the cost; else who is best in each."""
     found = []
-    for name, run in zip(run_names(runs), runs, strict=True):
+    for name, run in named(runs).items():
         empty = none_completed_a_round(comparison_rows(run))
         for line in verdict(run).split("\n")[: 1 if run.trained or empty else None]:
             head, *words = line.split("  ")
@@ -84,10 +84,10 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     trained = any(run.trained for run in runs)
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
-    scenarios = [(each, run.paths.scenario.read_text("utf-8")) for each, run in zip(run_names(runs), runs, strict=True)]
+    scenarios = [(name, run.paths.scenario.read_text("utf-8")) for name, run in named(runs).items()]
     front = [(COSTS[kind], _front(compared_series(series), kind)) for kind in COSTS] if trained else []
     logged = any(one.timelines for one in series)
-    robust = robustness_data(runs, [read_sensitivity(run) for run in runs])
+    robust = robustness_data(runs)
     found = [
         Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
         logged and Section("rounds", "What limited the rounds", _rounds(series)),
@@ -118,8 +118,7 @@ def _outcome(runs: Sequence[RunResult], *, trained: bool) -> dict[str, Any]:
     columns = [column for column in table.columns if column.key != "stop"]
     notes = [*(f"{each.head}: {by_label(columns[0].cells, each.cells)}." for each in ends), *table.notes]
     steps = [line[:9].split() + line[9:].split("   ") for line in next_steps(run, run.path)[1:]]
-    shown = Table(marked(run, columns) if run.trained and columns else columns, notes)
-    return {"shown": shown, "pictures": pictures, "steps": steps}
+    return {"shown": Table(marked(run, columns), notes), "pictures": pictures, "steps": steps}
 
 
 def _rounds(series: Sequence[Series]) -> dict[str, Any]:
@@ -165,14 +164,14 @@ _PHASES = {
 
 
 def _front(series: Sequence[Series], kind: str) -> str:
-    """A sentence about the Pareto front over a kind of cost."""
     points = front_over(series, kind)
     if not points:
         return "nothing was evaluated."
     counts = Counter(point.series for point in points)
     dimension = series[0].run.metric.dimension
     shares = ", ".join(f"{series[owner].name} {count}" for owner, count in counts.most_common())
-    first, last = stretches(points)[-1]
+    tail = [*takewhile(lambda point: point.series == points[-1].series, reversed(points))]
+    first, last = tail[-1], tail[0]
     start = f"{series[last.series].name} is at the upper end of the front"
     sentence = f"{start}, {quantity(last.value, dimension)} for {quantity(last.cost, kind)}"
     if first != last:
@@ -187,7 +186,6 @@ _FATES = {"prefetched_in_vain": "prefetched but not used", "broken": "of broken 
 
 
 def _traffic(series: Sequence[Series]) -> list[list[str]]:
-    """Rows of bytes by method and direction, the mean over seeds."""
     rows = []
     for one in series:
         found = [traffic_of(timeline) for timeline in one.timelines]
@@ -208,7 +206,7 @@ def page(runs: Sequence[RunResult]) -> str:
     series = series_of(runs)
     return render(
         "page.html.jinja",
-        title=" | ".join(run_names(runs)),
+        title=" | ".join(named(runs)),
         subtitle=subtitle(runs),
         facts=facts(runs),
         version=", ".join(sorted({str(run.summary["edgefl"]) for run in runs})),

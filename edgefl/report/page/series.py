@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgefl.record.figures import COSTS, figure, spent_by_round
+from edgefl.record.figures import COSTS, QUANTITIES, figure, spent_by_round
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import Curve, column, columns, curves_of, metric_of
+from edgefl.report.curves import Curve, curves_of
 from edgefl.report.paired import confidence_among
 from edgefl.report.quantities import FROM, LADDERS
-from edgefl.report.rows import run_names
+from edgefl.report.rows import named_methods
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import t_factor
 from edgefl.report.timeline.data import Timeline, read_timeline
@@ -48,12 +48,7 @@ class Series:
 
 def series_of(runs: Sequence[RunResult]) -> list[Series]:
     """One series for each method, runs in the order given and methods in their scenario's order."""
-    names = run_names(runs)
-    return [
-        Series(run, label, f"{name}: {label}" if len(runs) > 1 else label)
-        for name, run in zip(names, runs, strict=True)
-        for label in run.labels
-    ]
+    return [Series(*each) for each in named_methods(runs)]
 
 
 def compared_series(series: Sequence[Series]) -> list[Series]:
@@ -88,19 +83,18 @@ def _held(series: Series, *, trained: bool) -> list[dict[str, Any]]:
     """For each seed the amounts spent by the end of each round, and the last metric by then; else the round."""
     found = []
     for result in series.results:
-        table = series.run.rounds_of(series.label, result.seed)
-        spent = spent_by_round(columns(table))
-        values = column(table, metric_of(series.run)) if trained else spent["rounds"]
+        columns = series.run.columns_of(series.label, result.seed)
+        spent = spent_by_round(columns)
+        values = columns[series.run.aim] if trained else spent["rounds"]
         last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
         known = last >= 0
         amounts: dict[str, Any] = {kind: _short(spent[kind][known]) for kind in COSTS}
-        total = {kind: figure(result, kind) for kind in COSTS}
+        total = {kind: figure(result, QUANTITIES[kind]) for kind in COSTS}
         found.append({"seed": result.seed, **amounts, "value": _short(values[last[known]]), "total": total})
     return found
 
 
 def _short(values: Any) -> list[float]:
-    """Numbers for JSON, with seven significant digits."""
     return [float(f"{value:.7g}") for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
@@ -133,15 +127,4 @@ def front(points: Sequence[Point], metric: Metric = ACCURACY) -> list[Point]:
     for point in sorted(points, key=lambda point: (point.cost, -sign * point.value, point.series)):
         if not found or sign * point.value > sign * found[-1].value:
             found.append(point)
-    return found
-
-
-def stretches(points: Sequence[Point]) -> list[tuple[Point, Point]]:
-    """The first and last point of each run of successive front points that belong to the same series."""
-    found: list[tuple[Point, Point]] = []
-    for point in points:
-        if found and found[-1][1].series == point.series:
-            found[-1] = (found[-1][0], point)
-        else:
-            found.append((point, point))
     return found

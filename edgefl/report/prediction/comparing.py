@@ -81,6 +81,11 @@ class Against:
     # predicted seconds of rounds and targets
     bands: Bands
 
+    @property
+    def every(self) -> list[tuple[str, int, SeedAgainst]]:
+        """Each method and seed with its comparison."""
+        return [(label, seed, each) for label, seeds in self.seeds.items() for seed, each in seeds.items()]
+
     def pairs(self, method: str, what: str) -> list[Gap]:
         """All seeds' pairs: ``round``, ``exposed transfers``, ``hidden transfers``, or the name of a phase."""
         return [pair for seed in self.seeds[method].values() for pair in seed.gaps if pair.what == what]
@@ -114,11 +119,9 @@ class Against:
 
 def compare_runs(measured: RunResult, predicted: RunResult) -> Against:
     """Compare a run with its prediction."""
+    file = str(predicted.given)
     if measured.name != predicted.name:
-        raise UserError(
-            f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'",
-            file=str(predicted.given),
-        )
+        raise UserError(f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'", file=file)
     trained = measured.trained and predicted.trained
     bands = read_bands(predicted)
     seeds: dict[str, dict[int, SeedAgainst]] = {}
@@ -130,18 +133,11 @@ def compare_runs(measured: RunResult, predicted: RunResult) -> Against:
             seeds[label] = {seed: _compared(measured, predicted, label, seed, bands) for seed in both}
             targets[label] = _targets(label, list(both.values()), bands) if trained else {}
     if not seeds:
-        raise UserError(
-            f"expected a method and seed that {measured.given} has, too; found none", file=str(predicted.given)
-        )
+        raise UserError(f"expected a method and seed that {measured.given} has, too; found none", file=file)
     sentences = []
     for run in (measured, predicted):
-        alone = [
-            f"{label} with seed {result.seed}"
-            for label, results in run.results.items()
-            for result in results
-            if result.seed not in seeds.get(label, {})
-        ]
-        if alone:
+        own = [(label, each.seed) for label, results in run.results.items() for each in results]
+        if alone := [f"{label} with seed {seed}" for label, seed in own if seed not in seeds.get(label, {})]:
             sentences.append(f"Only {run.given} has {', '.join(alone)}.")
     if paths := differing([predicted.scenario, measured.scenario]):
         sentences.append(f"The scenarios differ in {', '.join(paths)}.")
@@ -159,12 +155,11 @@ def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, 
         own = Gap(place, "round", one.ended - one.began, other.ended - other.began)
         band = bands.of(own)
         found.gaps.append(own if band is None else own._replace(predicted=band.middle))
-        found.ends.append((bands.ends.get((label, seed, one.number), one.ended), other.ended))
         found.gaps.append(Gap(place, "exposed transfers", one.exposed, other.exposed))
         found.gaps.append(Gap(place, "hidden transfers", one.hidden, other.hidden))
+        found.ends.append((bands.ends.get((label, seed, one.number), one.ended), other.ended))
         found.other_critical += one.critical != other.critical
-    protocol = measured.scenario.get("protocol") or {}
-    common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
+    common_rounds = measured.option("protocol.kind") != "asynchronous"
     jobs, others = (jobs_of(timeline, common_rounds=common_rounds) for timeline in (planned, real))
     for key in dict.fromkeys([*jobs, *others]):
         pair = jobs.get(key), others.get(key)

@@ -1,7 +1,6 @@
 """Predicted and measured seconds side by side: pairs, bands of draws, the methods' order (Kendall's τ)."""
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from statistics import median
@@ -12,6 +11,7 @@ import numpy as np
 from edgefl.errors import UserError
 from edgefl.record.sensitivity import OWN, Condition, read_retimed
 from edgefl.report.run_result import RunResult
+from edgefl.wording import grouped
 
 _ROUNDING = 1e-9
 """Seconds that rounding of long times may cause."""
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
     measured: float
 
     @property
-    def seconds(self) -> float:
+    def gap(self) -> float:
         """Measured minus predicted; 0 within rounding."""
         equal = math.isclose(self.predicted, self.measured, rel_tol=1e-9, abs_tol=_ROUNDING)
         return 0.0 if equal else self.measured - self.predicted
@@ -54,7 +54,7 @@ class Gap(NamedTuple):
     @property
     def relative(self) -> float | None:
         """The same as a share of the predicted seconds; ``None`` if nothing was predicted."""
-        return self.seconds / self.predicted if self.predicted > _ROUNDING else None
+        return self.gap / self.predicted if self.predicted > _ROUNDING else None
 
 
 def percent(share: float) -> str:
@@ -74,8 +74,7 @@ class MethodPair(NamedTuple):
 
     first: str
     second: str
-    # predicted, measured: the seconds by which it is faster; negative if it was slower
-    predicted: float
+    predicted: float  # the seconds by which it is faster; negative if it was slower
     measured: float
     gap: float  # the larger of the two methods' gaps between prediction and measurement, in seconds
     clear: bool  # whether the predicted difference is larger than the gap
@@ -166,8 +165,7 @@ class Bands(NamedTuple):
 
 def has_one_queue(run: RunResult) -> bool:
     """Whether transfers of a run share one queue (``queue: fifo``)."""
-    transport = (run.scenario.get("network") or {}).get("transport") or {}
-    return bool(transport.get("queue") == "fifo")
+    return bool(run.option("network.transport.queue") == "fifo")
 
 
 def read_bands(predicted: RunResult) -> Bands:
@@ -183,19 +181,17 @@ def read_bands(predicted: RunResult) -> Bands:
         found = read_retimed(predicted.path)
     except UserError as error:
         return Bands(0, {}, {}, [f"{none}: {error}."])
-    ends: defaultdict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0])
-    for row in found.rows.to_pylist():
-        if Condition(row["devices"], row["bandwidth"]) == OWN:
-            ends[row["label"], row["seed"], row["draw"]].append(row["seconds"])
-    seconds: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
-    moments: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
-    for (label, seed, _), each in ends.items():
-        for number, (began, ended) in enumerate(pairwise(each), 1):
-            seconds[label, seed, number].append(ended - began)
-            moments[label, seed, number].append(ended)
+    own = [row for row in found.rows.to_pylist() if Condition(row["devices"], row["bandwidth"]) == OWN]
+    ends = grouped(((row["label"], row["seed"], row["draw"]), row["seconds"]) for row in own)
+    rounds = [
+        ((label, seed, number), began, ended)
+        for (label, seed, _), each in ends.items()
+        for number, (began, ended) in enumerate(pairwise([0.0, *each]), 1)
+    ]
     draws = len({draw for _, _, draw in ends})
     missing = [f"{label}: no band over draws of the shares: {why}." for label, why in found.refused.items()]
     if draws < 2:
         return Bands(0, {}, {}, missing or [f"{none}: {hint}."])
+    seconds, moments = grouped((of, end - start) for of, start, end in rounds), grouped((of, e) for of, _, e in rounds)
     bands = {place: Band(min(each), max(each), median(each)) for place, each in seconds.items()}
     return Bands(draws, bands, {place: median(each) for place, each in moments.items()}, missing)

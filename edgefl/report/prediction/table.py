@@ -7,15 +7,16 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from edgefl.files import writing
+from edgefl.record.figures import finite
 from edgefl.report.command_figures import predicted_figure
 from edgefl.report.error_of_seconds import measured_sentences
 from edgefl.report.figure_file import draw
 from edgefl.report.prediction.comparing import Against, SeedAgainst
-from edgefl.report.prediction.gaps import Bands, Gap, Order, percent
+from edgefl.report.prediction.gaps import Bands, Gap, MethodPair, Order, percent
 from edgefl.report.quantities import limit, quantity, unit_for
-from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
+from edgefl.report.table import MISSING, Column, Table, Value, hidden, words
 from edgefl.report.timeline.usage import PHASES
-from edgefl.wording import escape, listed
+from edgefl.wording import escape, grouped, listed
 
 _SHOWN = 5
 """How many of the largest gaps are listed."""
@@ -43,7 +44,7 @@ class Row(NamedTuple):
         """The row for programs."""
         figures: dict[str, Value] = {name: value for name, value in self._asdict().items() if name != "worst"}
         worst = self.worst
-        figures |= {"worst_gap": worst and worst.seconds, "worst_relative_gap": worst and worst.relative}
+        figures |= {"worst_gap": worst and worst.gap, "worst_relative_gap": worst and worst.relative}
         return figures | {f"worst_{name}": worst and getattr(worst.place, name) for name in ("seed", "round", "client")}
 
 
@@ -51,9 +52,9 @@ def _medians(method: str, figure: str, pairs: Sequence[Gap]) -> Row:
     """The row of many pairs, of which there is at least one."""
     shares = [pair.relative for pair in pairs if pair.relative is not None]
     known = len(shares) == len(pairs)
-    sizes = [abs(share) for share in shares] if known else [abs(pair.seconds) for pair in pairs]
+    sizes = [abs(share) for share in shares] if known else [abs(pair.gap) for pair in pairs]
     predicted = median(pair.predicted for pair in pairs)
-    measured, gap = median(pair.measured for pair in pairs), median(pair.seconds for pair in pairs)
+    measured, gap = median(pair.measured for pair in pairs), median(pair.gap for pair in pairs)
     relative, within = (median(shares), median(sizes)) if known else (None, None)
     worst = pairs[sizes.index(max(sizes))]
     return Row(method, figure, "seconds", predicted, measured, gap, relative, within, len(pairs), worst)
@@ -69,9 +70,8 @@ def against_table(found: Against, *, detailed: bool = False) -> Table:
         notes.append("Predicted seconds of rounds and of targets are the median over the draws of shares in queues.")
     data = _data(found, records, notes, sentences)
     files = [hidden([row[name] for row in records], name) for name in records[0]]
-    lines = [
-        f"{heading}: {line}" for heading, each in sentences if detailed or heading != "largest gaps" for line in each
-    ]
+    told = [(heading, line) for heading, lines in sentences for line in lines]
+    lines = [f"{heading}: {line}" for heading, line in told if detailed or heading != "largest gaps"]
     shown = _details(found, every) if detailed else _glance(rows)
     return Table(shown, [*(notes if detailed else notes[:1]), *lines], data=data, files=files)
 
@@ -79,27 +79,23 @@ def against_table(found: Against, *, detailed: bool = False) -> Table:
 def _glance(rows: dict[str, list[Row]]) -> list[Column]:
     """For each method the round, the last target that it reaches and the bytes down and up, with their gaps."""
     heads = list(dict.fromkeys(row.figure for each in rows.values() for row in each))
-    wanted = [
-        name for name in heads if name == "round" or (name.startswith(("to ", "first ", "bytes")) and ":" not in name)
-    ]
     columns = [words("method", list(rows))]
-    for head in wanted:
+    for head in [e for e in heads if e == "round" or (e.startswith(("to ", "first ", "bytes")) and ":" not in e)]:
         found = [next((row for row in each if row.figure == head), None) for each in rows.values()]
-        figures = [figure for row in found if row for figure in (row.predicted, row.measured) if figure is not None]
-        unit = unit_for(figures, "bytes" if head.startswith("bytes") else "seconds")
+        pairs = [(row.predicted, row.measured) if row else () for row in found]
+        known = [figure for pair in pairs for figure in pair if figure is not None]
+        unit = unit_for(known, "bytes" if head.startswith("bytes") else "seconds")
         cells = []
-        for row in found:
-            pair = [MISSING if row is None else "never"] * 2
-            if row is not None:
-                pair = ["never" if each is None else unit.number(each) for each in (row.predicted, row.measured)]
+        for row, pair in zip(found, pairs, strict=True):
+            both = ["never" if each is None else unit.number(each) for each in pair] or [MISSING] * 2
             share = "" if row is None or row.relative_gap is None else f" ({percent(row.relative_gap)})"
-            cells.append(f"{pair[0]} → {pair[1]} {unit.symbol}{share}")
+            cells.append(f"{' → '.join(both)} {unit.symbol}{share}")
         columns.append(Column(head, cells))
     return columns
 
 
 def _details(found: Against, rows: list[Row]) -> list[Column]:
-    several = len({seed for seeds in found.seeds.values() for seed in seeds}) > 1
+    several = len({seed for _, seed, _ in found.every}) > 1
 
     def shown(row: Row, value: float | None) -> str:
         return "never" if value is None else quantity(value, row.dimension)
@@ -113,7 +109,7 @@ def _details(found: Against, rows: list[Row]) -> list[Column]:
         Column("measured", [shown(row, row.measured) for row in rows]),
         Column("gap", [MISSING if row.gap is None else _gap(row.gap, row.relative_gap, row.dimension) for row in rows]),
         Column("half within", ["" if each is None else percent(each)[1:] for each in within]),
-        Column("worst gap", ["" if gap is None else _gap(gap.seconds, gap.relative, "seconds") for gap in worst]),
+        Column("worst gap", ["" if gap is None else _gap(gap.gap, gap.relative, "seconds") for gap in worst]),
         words("where", ["" if gap is None else gap.place.words(method=False, seed=several) for gap in worst]),
     ]
 
@@ -155,25 +151,17 @@ def _gap(gap: float, relative: float | None, dimension: str) -> str:
 def _data(
     found: Against, rows: Sequence[Mapping[str, object]], notes: list[str], sentences: list[tuple[str, list[str]]]
 ) -> dict[str, Any]:
-    """The comparison for JSON, in base units and full precision."""
     runs = {"predicted": found.predicted, "measured": found.measured}
     return {
         "runs": [{"run": name, "path": str(run.given)} for name, run in runs.items()],
         "rows": rows,
-        "seeds": [
-            {"method": method, "seed": seed, **_seed(each, found.bands)}
-            for method, seeds in found.seeds.items()
-            for seed, each in seeds.items()
-        ],
+        "seeds": [{"method": label, "seed": seed, **_seed(each, found.bands)} for label, seed, each in found.every],
         "orders": [
             {
                 "figure": order.figure,
                 "tau": order.tau,
                 "clear_tau": order.clear_tau,
-                "pairs": [
-                    {**pair._asdict(), **{name: finite(getattr(pair, name)) for name in _INFINITE}}
-                    for pair in order.pairs
-                ],
+                "pairs": [{**pair._asdict(), **_figures(pair)} for pair in order.pairs],
             }
             for order in found.orders()
         ],
@@ -183,21 +171,13 @@ def _data(
     }
 
 
-_INFINITE = ("predicted", "measured", "gap")
-"""The figures of a pair that are infinite for a target that is never reached."""
-
-
 def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
-    rounds = []
-    for gap in each.gaps:
-        if gap.what != "round":
-            continue
-        found = {
-            phase: [p for p in each.gaps if p.what == phase and p.place.round == gap.place.round] for phase in PHASES
-        }
-        phases = {phase: _figures(_medians("", phase, pairs)) for phase, pairs in found.items() if pairs}
+    rounds, found = [], grouped(((gap.place.round, gap.what), gap) for gap in each.gaps)
+    for gap in [gap for gap in each.gaps if gap.what == "round"]:
+        number = gap.place.round
+        phases = {of: _figures(_medians("", of, found[number, of])) for of in PHASES if (number, of) in found}
         band = {} if (known := bands.of(gap)) is None else known.data(gap.measured)
-        rounds.append({"round": gap.place.round, **_figures(gap), **band, "phases": phases})
+        rounds.append({"round": number, **_figures(gap), **band, "phases": phases})
     return {
         "rounds": each.decisions.rounds,
         "compared_rounds": each.decisions.same,
@@ -209,9 +189,8 @@ def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
     }
 
 
-def _figures(each: Gap | Row) -> dict[str, object]:
-    gap = each.seconds if isinstance(each, Gap) else each.gap
-    return {"predicted": each.predicted, "measured": each.measured, "gap": gap}
+def _figures(each: Gap | Row | MethodPair) -> dict[str, object]:
+    return {name: finite(getattr(each, name)) for name in ("predicted", "measured", "gap")}
 
 
 def _sections(found: Against) -> list[tuple[str, list[str]]]:
@@ -228,11 +207,9 @@ def _sections(found: Against) -> list[tuple[str, list[str]]]:
 
 
 def _largest(found: Against) -> list[Gap]:
-    """The largest gaps in phases of all methods, that differ."""
-    # What a client waits for follows from the phases of others.
-    gaps = [gap for seeds in found.seeds.values() for seed in seeds.values() for gap in seed.gaps if gap.seconds]
-    phases = [gap for gap in gaps if gap.what in PHASES and gap.what != "wait"]
-    return sorted(phases, key=lambda gap: -abs(gap.seconds))[:_SHOWN]
+    phases = set(PHASES) - {"wait"}  # what a client waits for follows from the phases of others
+    gaps = [gap for *_, each in found.every for gap in each.gaps if gap.gap and gap.what in phases]
+    return sorted(gaps, key=lambda gap: -abs(gap.gap))[:_SHOWN]
 
 
 def _measurement(found: Against) -> Iterator[str]:
@@ -241,8 +218,7 @@ def _measurement(found: Against) -> Iterator[str]:
         yield "The seconds called measured are computed, too: that run was not emulated."
         return
     yield from sentences
-    known = [each.emulation for seeds in found.seeds.values() for each in seeds.values() if each.emulation is not None]
-    loads = [each.load for each in known]
+    loads = [each.emulation.load for *_, each in found.every if each.emulation is not None]
     seconds = {
         "events late": max(load.late_seconds_median for load in loads),
         "at worst": max(load.late_seconds_worst for load in loads),
@@ -254,33 +230,28 @@ def _measurement(found: Against) -> Iterator[str]:
 
 
 def _decisions(found: Against) -> Iterator[str]:
-    for method, seeds in found.seeds.items():
-        for seed, each in seeds.items():
-            if each.decisions.differences:
-                kinds = [
-                    f"{kind} in {len(rounds)} rounds, first {rounds[0]}"
-                    for kind, rounds in each.decisions.differences.items()
-                ]
-                yield f"{method}, seed {seed}: different {'; '.join(kinds)}. Compared rounds: {each.decisions.same}."
+    for method, seed, each in found.every:
+        differences, _, same = each.decisions
+        kinds = [f"{kind} in {len(rounds)} rounds, first {rounds[0]}" for kind, rounds in differences.items()]
+        if kinds:
+            yield f"{method}, seed {seed}: different {'; '.join(kinds)}. Compared rounds: {same}."
 
 
 def _bands(found: Against) -> Iterator[str]:
     yield from found.bands.missing
-    several = any(len(seeds) > 1 for seeds in found.seeds.values())
+    several = len(found.every) > len(found.seeds)
     for method in found.seeds:
         known = [(pair, band) for pair in found.pairs(method, "round") if (band := found.bands.of(pair)) is not None]
-        outside = [
-            f"{pair.place.words(method=False, seed=several)} ({quantity(pair.measured, 'seconds')}, band "
-            f"{quantity(band.low, 'seconds')} to {quantity(band.high, 'seconds')})"
-            for pair, band in known
-            if not band.contains(pair.measured)
-        ]
+        outside = []
+        for pair, band in known:
+            if not band.contains(pair.measured):
+                measured, low, high = (quantity(each, "seconds") for each in (pair.measured, band.low, band.high))
+                place = pair.place.words(method=False, seed=several)
+                outside.append(f"{place} ({measured}, band {low} to {high})")
         if known:
+            within = f"{len(known) - len(outside)} of {len(known)} rounds are within 1 % of the band of"
             where = f"; outside: {listed(outside)}" if outside else ""
-            yield (
-                f"{method}: {len(known) - len(outside)} of {len(known)} rounds are within 1 % of the band of "
-                f"{found.bands.draws} draws of the shares; 9 of 10 are expected{where}."
-            )
+            yield f"{method}: {within} {found.bands.draws} draws of the shares; 9 of 10 are expected{where}."
 
 
 def _order(order: Order) -> str:
@@ -295,7 +266,7 @@ def _order(order: Order) -> str:
 
 def _listed(gap: Gap) -> str:
     predicted, measured = (quantity(each, "seconds") for each in (gap.predicted, gap.measured))
-    return f"{_gap(gap.seconds, None, 'seconds')}: {gap.place.words()}, {gap.what}: {predicted} → {measured}."
+    return f"{_gap(gap.gap, None, 'seconds')}: {gap.place.words()}, {gap.what}: {predicted} → {measured}."
 
 
 def write_against(found: Against) -> Path | None:

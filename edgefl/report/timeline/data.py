@@ -1,19 +1,17 @@
 """A run's transfers, computations and rounds, assembled from the rows of its event log."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from edgefl.record import SeedPaths
+from edgefl.record.events import Event
 from edgefl.record.kinds import CONTINUED
-
-if TYPE_CHECKING:
-    from edgefl.record.events import Event
+from edgefl.record.tables import read_events
+from edgefl.wording import grouped
 
 
 class Transfer(NamedTuple):
@@ -33,6 +31,10 @@ class Transfer(NamedTuple):
     joules: float
     setup: float = 0.0
     tcp: bool = False  # whether it used a TCP connection, whose round trips and window can limit its rate
+
+    @property
+    def job(self) -> tuple[int, int]:
+        return self.client, self.dispatch
 
     @property
     def up(self) -> bool:
@@ -133,8 +135,7 @@ class Timeline:
 
     def fate_of(self, transfer: Transfer) -> str:
         """Whether the bytes of a transfer were useful, or why they were wasted."""
-        job = (transfer.client, transfer.dispatch)
-        return self.own_fates.get(transfer.flow) or self.fates.get(job, "unfinished")
+        return self.own_fates.get(transfer.flow) or self.fates.get(transfer.job, "unfinished")
 
     def end_of(self, transfer: Transfer) -> float:
         """When a transfer ended; the wait for the next attempt is a part of it."""
@@ -148,18 +149,14 @@ class Timeline:
 
 def read_timeline(folder: Path) -> Timeline:
     """The timeline of one method and seed, from the folder of its ``events.parquet``."""
-    from edgefl.record.tables import read_events  # imports pyarrow
-
     return timeline_of(read_events(SeedPaths(folder).events))
 
 
 def timeline_of(events: Iterable[Event]) -> Timeline:
     """The timeline of these rows of an event log."""
     timeline, selected = Timeline(), dict[tuple[int, int], float]()
-    read = _reader(timeline)
+    read = _reader(timeline, selected)
     for event in events:
-        if event.kind == "decision" and event.item == "selection":
-            selected |= dict.fromkeys(((event.round, each) for each in event.facts.get("clients", ())), event.time)
         read(event)
         if event.joules and event.client >= 0:
             drawn = timeline.joules.setdefault(event.client, defaultdict(float))
@@ -180,12 +177,9 @@ def _frameworks(timeline: Timeline, selected: Mapping[tuple[int, int], float]) -
     """
     began = {each.number: each.began for each in timeline.rounds}
     last = {each.job: each for each in timeline.computations}  # after an accident there are several
-    moved: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
-    for transfer in timeline.transfers:
-        if transfer.item in ("down", "up", "prefetch"):
-            moved[transfer.client, transfer.dispatch].append(transfer)
+    moved = grouped((each.job, each) for each in timeline.transfers if each.item in ("down", "up", "prefetch"))
     for each in timeline.computations:
-        own = moved[each.client, each.dispatch]
+        own = moved.get(each.job, [])
         received = [of.ended for of in own if not of.up and of.ended <= each.started]
         ready = [*received, selected.get((each.round, each.client), 0.0), timeline.sent_off.get(each.job, 0.0)]
         sent = [of.started for of in own if of.up and of.started >= each.ended and each is last[each.job]]
@@ -196,8 +190,8 @@ def _frameworks(timeline: Timeline, selected: Mapping[tuple[int, int], float]) -
                 yield Framework(each.client, each.round, start, end)
 
 
-def _reader(timeline: Timeline) -> Callable[[Event], None]:  # noqa: PLR0915
-    """A function that adds a row of a log to a timeline."""
+def _reader(timeline: Timeline, selected: dict[tuple[int, int], float]) -> Callable[[Event], None]:  # noqa: PLR0915
+    """A function that adds a row of a log to a timeline, and to the seconds at which clients were selected."""
     starts: dict[int, Event] = {}
     moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     aggregated: tuple[int, ...] = ()
@@ -249,7 +243,8 @@ def _reader(timeline: Timeline) -> Callable[[Event], None]:  # noqa: PLR0915
                 chosen = {int(each): int(alpha) for each, alpha in event.facts.get("alphas", {}).items()}
                 timeline.alphas.setdefault(round, {}).update(chosen)
             case "decision" if event.item == "selection":
-                timeline.cohorts.setdefault(round, []).extend(event.facts.get("clients", ()))
+                timeline.cohorts.setdefault(round, []).extend(clients := event.facts.get("clients", ()))
+                selected.update(dict.fromkeys(((round, each) for each in clients), ended))
             case "failure":
                 what = f"{event.source} → {event.target}" if client < 0 else f"client {client}"
                 spans = timeline.failures.setdefault(what, [])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.report.figure_file import new_figure
+from edgefl.report.figure_file import new_figure, plain
 from edgefl.report.timeline.data import Timeline
 from edgefl.report.timeline.trace import Window, window_of
+from edgefl.wording import grouped
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _PREFETCH = "prefetch for the next round"
@@ -59,17 +58,16 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
             begin, end = max(bar.started, window.began), min(bar.ended, window.ended)
             thin = bar.word == _PREFETCH
             shift = (0.27 if thin else -0.12) if both else 0.0
-            ax.barh(
-                row + shift,
-                end - begin,
-                left=begin - window.began,
-                height=0.2 if thin and both else 0.5 if both else 0.62,
-                edgecolor="white",
-                linewidth=0.8,
-                alpha=1.0 if bar.whole else 0.5,
-                **_LOOKS[bar.word],
-            )
-    _name_rows(ax, timeline, rows, f"client {round.critical}")
+            height = 0.2 if thin and both else 0.5 if both else 0.62
+            looks = {"edgecolor": "white", "linewidth": 0.8, "alpha": 1.0 if bar.whole else 0.5, **_LOOKS[bar.word]}
+            ax.barh(row + shift, end - begin, left=begin - window.began, height=height, **looks)
+    devices = {f"client {client}": timeline.device_of(client) for client in timeline.groups}
+    ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
+    for name, label in zip(rows, ax.get_yticklabels(), strict=True):
+        label.set_fontweight("bold" if name == f"client {round.critical}" else "normal")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(left=False)
+    plain(ax, "x", ("top", "right", "left"))
     ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
     ax.set_xlim(0, 1.02 * (round.ended - round.began))
     ax.set_xlabel("seconds of virtual time since the round began")
@@ -80,43 +78,24 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
 
 
 def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Bar]]:
-    """The bars of each client and cell within the window."""
-    bars: defaultdict[str, list[_Bar]] = defaultdict(list)
+    bars: list[tuple[str, _Bar]] = []
     for each in timeline.transfers:
-        if window.holds(each.started, each.ended):
-            name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
-            word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
-            word = word or (_PREFETCH if each.round > number else "download")
-            bars[name].append(_Bar(word, each.started, each.ended, each.whole))
-    for job in timeline.computations:
-        if window.holds(job.started, job.ended):
-            bars[f"client {job.client}"].append(_Bar("compute", job.started, job.ended, job.whole))
-    for gap in timeline.frameworks:
-        if window.holds(gap.started, gap.ended):
-            bars[f"client {gap.client}"].append(_Bar("framework", gap.started, gap.ended, True))
-    return bars
-
-
-def _name_rows(ax: Axes, timeline: Timeline, rows: Sequence[str], critical: str) -> None:
-    devices = {f"client {client}": timeline.device_of(client) for client in timeline.groups}
-    ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
-    for name, label in zip(rows, ax.get_yticklabels(), strict=True):
-        if name == critical:
-            label.set_fontweight("bold")
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(left=False)
-    ax.grid(axis="x", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
+        name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
+        word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
+        word = word or (_PREFETCH if each.round > number else "download")
+        bars.append((name, _Bar(word, each.started, each.ended, each.whole)))
+    bars += [(f"client {of.client}", _Bar("compute", of.started, of.ended, of.whole)) for of in timeline.computations]
+    bars += [(f"client {of.client}", _Bar("framework", of.started, of.ended, True)) for of in timeline.frameworks]
+    return grouped((name, bar) for name, bar in bars if window.holds(bar.started, bar.ended))
 
 
 def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
     from matplotlib.patches import Patch
 
-    words = [word for word in _LOOKS if any(bar.word == word for bar in bars)]
+    drawn = {word: looks for word, looks in _LOOKS.items() if any(bar.word == word for bar in bars)}
     handles = [
-        Patch(label=word, edgecolor="white", facecolor=_LOOKS[word]["color"], hatch=_LOOKS[word]["hatch"])
-        for word in words
+        Patch(label=word, edgecolor="white", facecolor=looks["color"], hatch=looks["hatch"])
+        for word, looks in drawn.items()
     ]
     if not all(bar.whole for bar in bars):
         handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))

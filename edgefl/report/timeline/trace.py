@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from edgefl.errors import UserError
 from edgefl.record.paths import write_output
 from edgefl.report.timeline.data import Broken, Timeline, Transfer
+from edgefl.wording import grouped
 
 ROUNDS, CLIENTS, LINKS = 1, 2, 3
 """Process numbers; threads are numbered across all of them."""
@@ -79,14 +80,14 @@ def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = Non
     window = window_of(timeline, rounds)
     transfers = [each for each in timeline.transfers if window.holds(each.started, each.ended)]
     laid = _on_clients(timeline, transfers)
-    slices = [
-        *_rounds(timeline, window),
-        *_computations(timeline, window),
-        *_frameworks(timeline, window),
+    every = [
+        *_rounds(timeline),
+        *_work(timeline),
         *(_transfer(each, track, timeline.broken.get(each.flow)) for each, track in laid),
         *_on_links(transfers),
-        *_failures(timeline, window),
+        *_failures(timeline),
     ]
+    slices = [each for each in every if window.holds(each.started, each.ended)]
     threads = {track: number for number, track in enumerate(sorted({each.track for each in slices}), 1)}
     events = [
         *(_written(each, threads) for each in slices),
@@ -116,13 +117,12 @@ def _written(each: Slice, threads: dict[Track, int]) -> dict[str, Any]:
     return place | {"ts": start, "dur": round(max(0.0, _micro(each.ended) - start), 3), "args": each.facts}
 
 
-def _rounds(timeline: Timeline, window: Window) -> Iterable[Slice]:
+def _rounds(timeline: Timeline) -> Iterable[Slice]:
     for each in timeline.rounds:
-        if window.holds(each.began, each.ended):
-            closed_by = "its deadline" if each.critical < 0 else f"client {each.critical}"
-            facts = {"closed_by": closed_by, "aggregated": len(each.aggregated)}
-            facts |= {"exposed_seconds": each.exposed, "hidden_seconds": each.hidden}
-            yield Slice(_SERVER, f"round {each.number}", "round", each.began, each.ended, facts)
+        closed_by = "its deadline" if each.critical < 0 else f"client {each.critical}"
+        facts = {"closed_by": closed_by, "aggregated": len(each.aggregated)}
+        facts |= {"exposed_seconds": each.exposed, "hidden_seconds": each.hidden}
+        yield Slice(_SERVER, f"round {each.number}", "round", each.began, each.ended, facts)
 
 
 def _client(timeline: Timeline, client: int, lane: int) -> Track:
@@ -130,19 +130,14 @@ def _client(timeline: Timeline, client: int, lane: int) -> Track:
     return Track(CLIENTS, (client, lane), f"client {client}, {timeline.device_of(client)}{parallel}")
 
 
-def _computations(timeline: Timeline, window: Window) -> Iterable[Slice]:
-    for each in timeline.computations:
-        if window.holds(each.started, each.ended):
-            facts = {"round": each.round, "blocks": each.alpha, "gigaflop": each.flops / 1e9, "joules": each.joules}
-            name = "compute" if each.whole else "compute, incomplete"
-            yield Slice(_client(timeline, each.client, 0), name, "compute", each.started, each.ended, facts)
-
-
-def _frameworks(timeline: Timeline, window: Window) -> Iterable[Slice]:
-    for each in timeline.frameworks:
-        if window.holds(each.started, each.ended):
-            track, facts = _client(timeline, each.client, 0), {"round": each.round}
-            yield Slice(track, "framework", "framework", each.started, each.ended, facts)
+def _work(timeline: Timeline) -> Iterable[Slice]:
+    for job in timeline.computations:
+        facts = {"round": job.round, "blocks": job.alpha, "gigaflop": job.flops / 1e9, "joules": job.joules}
+        name = "compute" if job.whole else "compute, incomplete"
+        yield Slice(_client(timeline, job.client, 0), name, "compute", job.started, job.ended, facts)
+    for gap in timeline.frameworks:
+        track = _client(timeline, gap.client, 0)
+        yield Slice(track, "framework", "framework", gap.started, gap.ended, {"round": gap.round})
 
 
 def _on_clients(timeline: Timeline, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
@@ -165,14 +160,12 @@ def _transfer(each: Transfer, track: Track, broken: Broken | None) -> Slice:
     return Slice(track, name, "transfer", each.started, each.ended, facts)
 
 
-def _failures(timeline: Timeline, window: Window) -> Iterable[Slice]:
-    """When clients and links were down, each on a track of its own."""
+def _failures(timeline: Timeline) -> Iterable[Slice]:
     for number, (what, spans) in enumerate(sorted(timeline.failures.items())):
+        track = Track(ROUNDS, (2, number), f"{what}: failures")
+        name = "crashed" if what.startswith("client ") else "outage"
         for began, ended in spans:
-            end = min(ended, timeline.ended)
-            if window.holds(began, end):
-                name = "crashed" if what.startswith("client ") else "outage"
-                yield Slice(Track(ROUNDS, (2, number), f"{what}: failures"), name, "failure", began, end, {})
+            yield Slice(track, name, "failure", began, min(ended, timeline.ended), {})
 
 
 def _lanes(transfers: Sequence[Transfer], of: Callable[[Transfer], Any]) -> Iterable[tuple[Transfer, int]]:
@@ -188,22 +181,15 @@ def _lanes(transfers: Sequence[Transfer], of: Callable[[Transfer], Any]) -> Iter
 
 def _on_links(transfers: Sequence[Transfer]) -> Iterable[Slice]:
     """Each transfer on each link of its path; links that do not belong to a client are first."""
-    by_link: defaultdict[Link, list[Transfer]] = defaultdict(list)
-    for each in transfers:
-        for link in each.links:
-            by_link[link].append(each)
+    by_link = grouped((link, each) for each in transfers for link in each.links)
     shared = sorted(by_link, key=lambda link: (any(node.startswith("client/") for node in link), link))
     for number, link in enumerate(shared):
         for each, lane in _lanes(by_link[link], lambda _: 0):
-            track = Track(LINKS, (number, lane), _name(link) + (f" ({lane + 1})" if lane else ""))
+            track = Track(LINKS, (number, lane), " → ".join(link) + (f" ({lane + 1})" if lane else ""))
             receiver = f"client {each.client}" if each.client >= 0 else each.path[-1]
             facts = {"bytes": each.bytes, "mean_megabit_per_second": each.bits_per_second / 1e6}
             name = f"{_WORDS.get(each.item, each.item)}, {receiver}"
             yield Slice(track, name, "flow", each.started, each.ended, facts)
-
-
-def _name(link: Link) -> str:
-    return f"{link[0]} → {link[1]}"
 
 
 def _arrows(laid: Sequence[tuple[Transfer, Track]], threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
@@ -236,19 +222,19 @@ def _counters(timeline: Timeline, transfers: Sequence[Transfer], window: Window)
             flows, rate = flows + more, rate + faster
             at[_micro(time)] = (flows, rate if flows else 0.0)
         for moment, (count, bits) in at.items():
-            yield _counter(f"{_name(link)}: flows", moment, flows=count)
-            yield _counter(f"{_name(link)}: Mbit/s", moment, load=round(bits / 1e6, 6))
+            yield _counter(link, "flows", moment, flows=count)
+            yield _counter(link, "Mbit/s", moment, load=round(bits / 1e6, 6))
         for time, value in timeline.capacities.get(link, ()):
             if window.began <= time <= window.ended:
-                yield _counter(f"{_name(link)}: capacity, Mbit/s", _micro(time), capacity=value / 1e6)
+                yield _counter(link, "capacity, Mbit/s", _micro(time), capacity=value / 1e6)
 
 
-def _counter(name: str, moment: float, **values: float) -> dict[str, Any]:
+def _counter(link: Link, what: str, moment: float, **values: float) -> dict[str, Any]:
+    name = f"{' → '.join(link)}: {what}"
     return {"ph": "C", "pid": LINKS, "tid": 0, "name": name, "cat": "load", "ts": moment, "args": values}
 
 
 def _names(threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
-    """Events that set the names and the order of the tracks."""
     tracks = [(process, 0, "process", process, name) for process, name in _PROCESSES.items()]
     tracks += [(track.process, number, "thread", number, track.name) for track, number in threads.items()]
     for process, thread, what, order, name in tracks:

@@ -3,15 +3,16 @@
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from edgefl.record.figures import Floats
 from edgefl.record.kinds import FATES
 from edgefl.report.timeline.data import Computation, Round, Timeline, Transfer
-from edgefl.wording import with_article
+from edgefl.wording import grouped, with_article
 
 Link = tuple[str, str]
 
@@ -44,22 +45,18 @@ class _Path(NamedTuple):
 
 
 def _paths(timeline: Timeline) -> list[_Path]:
-    """The critical path of each round."""
     jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
     relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
-    computations: defaultdict[int, list[Computation]] = defaultdict(list)
     for each in timeline.transfers:
         transfer = each._replace(ended=timeline.end_of(each))
         if transfer.item == "relay":
             relays[transfer.round, transfer.path[0 if transfer.up else -1]].append(transfer)
         elif transfer.item != "broadcast" and timeline.own_fates.get(transfer.flow) != "prefetched_in_vain":
             # Transfers before the job's start are not on any critical path.
-            job = (transfer.client, transfer.dispatch)
-            since = timeline.sent_off.get(job, transfer.started)
+            since = timeline.sent_off.get(transfer.job, transfer.started)
             if transfer.ended > since or transfer.started >= since:
-                jobs[job].append(transfer._replace(started=max(transfer.started, since)))
-    for computation in timeline.computations:
-        computations[computation.client].append(computation)
+                jobs[transfer.job].append(transfer._replace(started=max(transfer.started, since)))
+    computations = grouped((each.client, each) for each in timeline.computations)
 
     def path(round: Round) -> _Path:
         own = jobs[round.critical, round.dispatch]
@@ -68,7 +65,9 @@ def _paths(timeline: Timeline) -> list[_Path]:
         down, up = ([each for each in own if each.up is side] for side in (False, True))
         # Without a download, the job began with its computation.
         began, ended = min(each.started for each in own) if down else round.began, max(each.ended for each in own)
-        compute = [each for each in computations[round.critical] if began <= each.started and each.ended <= ended]
+        compute = [
+            each for each in computations.get(round.critical, ()) if began <= each.started and each.ended <= ended
+        ]
         gate = (down or up)[0].path[0 if down else -1]
         near = relays.get((round.number, gate), [])
         return _Path(down + [each for each in near if not each.up], compute, up + [each for each in near if each.up])
@@ -105,7 +104,9 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
     A TCP connection with less than half of this share is limited by its round trips and its window.
     """
-    load = _Load(timeline)
+    flows = [(link, each) for each in timeline.transfers for link in each.links]
+    spans = grouped((link, (each.started + each.latency, each.ended)) for link, each in flows)
+    used = {link: np.array(found) for link, found in spans.items()}
     bottlenecks = []
     for path, round in zip(_paths(timeline), timeline.rounds, strict=True):
         seconds = _breakdown(path, round)
@@ -117,7 +118,7 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
         elif phase == "waiting":
             name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
         else:
-            name = load.narrowest(path.down if phase == "download" else path.up, timeline)
+            name = _narrowest(path.down if phase == "download" else path.up, timeline, used)
         bottlenecks.append(Bottleneck(phase, name, getattr(seconds, phase)))
     return bottlenecks
 
@@ -127,9 +128,7 @@ def bottleneck_counts(bottlenecks: Sequence[Bottleneck]) -> list[tuple[Bottlenec
 
     The phase that limited most rounds comes first, and within a phase the device or link that limited most.
     """
-    rounds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for bottleneck in bottlenecks:
-        rounds[bottleneck.phase, bottleneck.name].append(bottleneck.seconds)
+    rounds = grouped(((each.phase, each.name), each.seconds) for each in bottlenecks)
     of_phase = Counter(each.phase for each in bottlenecks)
     found = [(Bottleneck(phase, name, sum(seconds)), len(seconds)) for (phase, name), seconds in rounds.items()]
     return sorted(found, key=lambda each: (-of_phase[each[0].phase], -each[1], -each[0].seconds))
@@ -139,38 +138,23 @@ _LIMITED_BY_LINK = 0.5
 """A TCP connection that gets less than this part of its share of the slowest link is limited by itself."""
 
 
-class _Load:
-    """The number of flows that share each link at any time."""
+def _narrowest(transfers: Sequence[Transfer], timeline: Timeline, used: Mapping[Link, Floats]) -> str:
+    """What limits the longest of these transfers; ``used`` are the spans ``[flows, 2]`` in which each link is used."""
+    longest = max(transfers, key=lambda each: each.ended - each.started)
+    begin, end = longest.started + longest.latency, longest.ended
 
-    def __init__(self, timeline: Timeline) -> None:
-        spans: defaultdict[Link, list[tuple[float, float]]] = defaultdict(list)
-        for transfer in timeline.transfers:
-            for link in transfer.links:
-                spans[link].append((transfer.started + transfer.latency, transfer.ended))
-        self._spans = {link: np.array(found) for link, found in spans.items()}
+    def share(link: Link) -> float:
+        together = np.minimum(used[link][:, 1], end) - np.maximum(used[link][:, 0], begin)
+        flows = float(together.clip(min=0.0).sum()) / max(end - begin, 1e-12)
+        known = [value for time, value in timeline.capacities.get(link, ()) if time <= (begin + end) / 2]
+        return (known or [math.inf])[-1] / max(flows, 1.0)
 
-    def narrowest(self, transfers: Sequence[Transfer], timeline: Timeline) -> str:
-        longest = max(transfers, key=lambda each: each.ended - each.started)
-        begin, end = longest.started + longest.latency, longest.ended
-
-        def share(link: Link) -> float:
-            spans = self._spans[link]
-            together = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], begin)
-            flows = float(together.clip(min=0.0).sum()) / max(end - begin, 1e-12)
-            return _capacity(timeline.capacities.get(link, []), (begin + end) / 2) / max(flows, 1.0)
-
-        link = min(longest.links, key=share)
-        if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
-            return "TCP connection (round trips, window)"
-        if any(node == f"client/{longest.client}" for node in link):
-            return f"own link of {with_article(timeline.device_of(longest.client))}"
-        return f"{link[0]} → {link[1]}"
-
-
-def _capacity(history: Sequence[tuple[float, float]], moment: float) -> float:
-    """The capacity at a moment; infinite if the log contains none."""
-    known = [value for time, value in history if time <= moment]
-    return known[-1] if known else float("inf")
+    link = min(longest.links, key=share)
+    if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
+        return "TCP connection (round trips, window)"
+    if any(node == f"client/{longest.client}" for node in link):
+        return f"own link of {with_article(timeline.device_of(longest.client))}"
+    return f"{link[0]} → {link[1]}"
 
 
 class Traffic(NamedTuple):
@@ -237,17 +221,14 @@ def use_of_clients(timeline: Timeline) -> list[ClientUse]:
         for client in round.aggregated:
             # Only arrivals of the same round count, because updates do not wait in asynchronous runs.
             use(client).seconds["waiting"] += round.ended - arrived.get((client, round.number), round.ended)
-    for client, _ in {(transfer.client, transfer.dispatch) for transfer in moved}:
+    for client, _ in {transfer.job for transfer in moved}:
         use(client).jobs += 1
     return [found[client] for client in sorted(found)]
 
 
 def by_device(uses: Sequence[ClientUse]) -> dict[str, list[ClientUse]]:
     """The clients of each kind of device, kinds in the order of the fleet's groups."""
-    kinds: defaultdict[str, list[ClientUse]] = defaultdict(list)
-    for use in sorted(uses, key=lambda use: (use.group, use.client)):
-        kinds[use.device].append(use)
-    return dict(kinds)
+    return grouped((use.device, use) for use in sorted(uses, key=lambda use: (use.group, use.client)))
 
 
 Phase = Literal["download", "hidden download", "compute", "upload", "between phases", "wait", "relay"]
@@ -278,7 +259,7 @@ def jobs_of(timeline: Timeline, *, common_rounds: bool) -> dict[Key, Job]:
     """
     jobs: dict[Key, Job] = {}
     own: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
-    computing: defaultdict[tuple[int, int], list[Computation]] = defaultdict(list)
+    computing = grouped((each.job, each) for each in timeline.computations)
 
     def add(job: Job, phase: Phase, transfers: Sequence[Transfer], spans: Sequence[tuple[float, float]]) -> None:
         """Add a phase of transfers, unless one of them was aborted."""
@@ -290,9 +271,7 @@ def jobs_of(timeline: Timeline, *, common_rounds: bool) -> dict[Key, Job]:
             job = jobs.setdefault((-1, transfer.round, "–".join(transfer.path)), Job(transfer.round, {}))
             add(job, "relay", [transfer], [(transfer.started, transfer.ended)])
         elif timeline.own_fates.get(transfer.flow) != "prefetched_in_vain":
-            own[transfer.client, transfer.dispatch].append(transfer)
-    for each in timeline.computations:
-        computing[each.client, each.dispatch].append(each)
+            own[transfer.job].append(transfer)
     rounds = {each.number: each.began for each in timeline.rounds}
     ends = sorted(each.ended for each in timeline.rounds)
     for key, transfers in own.items():
@@ -306,8 +285,8 @@ def jobs_of(timeline: Timeline, *, common_rounds: bool) -> dict[Key, Job]:
         add(job, "download", fetched, [(max(start, began), end) for start, end in spans if end > began])
         if any(start < began for start, _ in spans):
             add(job, "hidden download", fetched, [(start, min(end, began)) for start, end in spans if start < began])
-        if computing[key] and all(each.whole for each in computing[key]):
-            job.seconds["compute"] = covered((each.started, each.ended) for each in computing[key])
+        if (found := computing.get(key)) and all(each.whole for each in found):
+            job.seconds["compute"] = covered((each.started, each.ended) for each in found)
         if sent:
             add(job, "upload", sent, [(each.started, timeline.end_of(each)) for each in sent])
         if {"download", "compute", "upload"} <= job.seconds.keys():

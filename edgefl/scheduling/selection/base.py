@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,6 +133,16 @@ class SelectorSpec(Options):
     @abstractmethod
     def start(self, seed: int) -> Selector:
         """The selector of a run with this seed; the same for all methods, so that all have the same cohorts."""
+
+
+Spec = TypeVar("Spec", bound=SelectorSpec)
+
+
+class SeededSelector(Selector, Generic[Spec]):
+    """A selector that keeps the seed of its run and its options."""
+
+    def __init__(self, seed: int, spec: Spec) -> None:
+        self._seed, self._spec = seed, spec
 
 
 SELECTORS: Registry[type[SelectorSpec]] = Registry(

@@ -1,21 +1,20 @@
-"""Selection by utility: Oort, EAFL with full batteries, and Power-of-Choice, the highest losses of some candidates."""
+"""Selection by utility: Oort."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectionFeedback, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 
 
-class OortSelector(Selector):
+class OortSelector(SeededSelector["Oort"]):
     """Oort (Lai et al., OSDI 2021, Alg. 1).
 
     A client's utility is its statistical utility n_k · loss, scaled to [0, 1] over the clients that were tried, plus
@@ -33,8 +32,7 @@ class OortSelector(Selector):
     reads: ClassVar[frozenset[str]] = frozenset({"loss", "samples", "seconds"})
 
     def __init__(self, seed: int, spec: Oort) -> None:
-        self._seed = seed
-        self._spec = spec
+        super().__init__(seed, spec)
         self._statistical: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
         self._last: dict[int, int] = {}
@@ -130,117 +128,3 @@ class Oort(SelectorSpec):
 
     def start(self, seed: int) -> OortSelector:
         return OortSelector(seed, self)
-
-
-class EaflSelector(OortSelector):
-    """EAFL (Arouj and Abdelmoniem 2022, Eq. 1): reward(i) = f · Util(i) + (1 - f) · power(i).
-
-    Util is Oort's utility with its penalty for slow clients, and power(i) the level of the battery minus what the next
-    round is expected to use. Rewards take the place of Oort's utilities; exploration and pacer stay Oort's.
-
-    Interpretations: level and use are parts of the battery's capacity; a device without a battery has the level 1 and
-        uses nothing; the expected use is that of the round with the whole model, alone on the client's path (download,
-        computation, upload, and idle watts during transfers); a negative power counts as 0, because rewards are
-        chances of being drawn.
-    """
-
-    reads: ClassVar[frozenset[str]] = OortSelector.reads | {"charge"}
-
-    def __init__(self, seed: int, spec: Eafl) -> None:
-        super().__init__(seed, spec)
-        self._share = spec.f
-
-    def rewards(self, clients: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
-        charge = facts.charge(clients)
-        power = np.maximum(charge.level - charge.used, 0.0)
-        return np.asarray(self._share * self.utilities(clients) + (1 - self._share) * power)
-
-
-@SELECTORS.register("eafl")
-class Eafl(Oort):
-    """EAFL (Arouj and Abdelmoniem 2022): Oort's utility and the charge that remains in the battery."""
-
-    f: float = Field(default=0.25, ge=0, le=1, description="weight of Oort's utility; 1 - f is that of the battery")
-
-    def start(self, seed: int) -> EaflSelector:
-        return EaflSelector(seed, self)
-
-
-class AskedLosses(Selector):
-    """π_pow-d and π_cpow-d (Cho, Wang and Joshi, AISTATS 2022).
-
-    A set of d candidates is drawn without replacement, a client k with the probability p_k, its share of all data.
-    Each candidate evaluates the model that the round begins with, on all its training images or (cpow-d) on a random
-    batch of them. The clients with the highest losses are picked; of equal ones those that were drawn first, so that
-    ties are broken at random.
-
-    Interpretation: clients that are not available are not drawn, and p_k is the share of the available clients' data.
-    """
-
-    reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "local_losses"})
-
-    def __init__(self, seed: int, spec: PowerOfChoice) -> None:
-        self._seed = seed
-        self._spec = spec
-
-    def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        sizes = facts.data_sizes[available]
-        wanted = min(len(available), max(cohort, round_up(self._spec.candidates * cohort)))
-        draws = generator(self._seed, "selection", round)
-        known = np.count_nonzero(sizes) >= wanted
-        chances = sizes / sizes.sum() if known else None
-        candidates = draws.choice(available, size=wanted, replace=False, p=chances)
-        losses = self._losses(candidates, facts)
-        return np.sort(candidates[np.argsort(-losses, kind="stable")[:cohort]])
-
-    def _losses(self, candidates: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
-        """The loss of each candidate, in the order of the draw."""
-        order = np.argsort(candidates)
-        losses = np.empty(len(candidates))
-        losses[order] = facts.local_losses(candidates[order], self._spec.images)
-        return losses
-
-
-class ReportedLosses(AskedLosses):
-    """π_rpow-d: the candidates' losses are those that they reported with their last update, infinite before.
-
-    Interpretation: the reported loss is the mean over the last local epoch; with one epoch it is the mean over all
-        local steps, as in the paper.
-    """
-
-    reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "loss"})
-
-    def __init__(self, seed: int, spec: PowerOfChoice) -> None:
-        super().__init__(seed, spec)
-        self._reported: dict[int, float] = {}
-
-    def observe(self, feedback: SelectionFeedback) -> None:
-        self._reported.update(zip(feedback.client.tolist(), feedback.loss.tolist(), strict=True))
-
-    def _losses(self, candidates: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
-        return np.array([self._reported.get(client, math.inf) for client in candidates.tolist()])
-
-
-@SELECTORS.register("power_of_choice")
-class PowerOfChoice(SelectorSpec):
-    """Power-of-Choice (Cho, Wang and Joshi, AISTATS 2022): of some random candidates those with the highest loss."""
-
-    candidates: float = Field(
-        default=2.0, ge=1, le=1e6, description="number of candidates d, in multiples of the cohort"
-    )
-    losses: Literal["asked", "reported"] = Field(
-        default="asked",
-        description="asked: candidates evaluate the model (pow-d, cpow-d); reported: with their last update (rpow-d)",
-    )
-    images: int | None = Field(
-        default=None,
-        ge=1,
-        description="images on which a candidate evaluates the model (cpow-d); all (pow-d) when null",
-    )
-
-    def start(self, seed: int) -> AskedLosses:
-        if self.losses == "reported":
-            if self.images is not None:
-                raise UserError("reported losses are not evaluated on images", field="images")
-            return ReportedLosses(seed, self)
-        return AskedLosses(seed, self)

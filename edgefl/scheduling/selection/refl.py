@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectorSpec
 from edgefl.units import Seconds
 
 
-class ReflSelector(Selector):
+class ReflSelector(SeededSelector["Refl"]):
     """REFL's intelligent participant selection (Abdelmoniem et al., EuroSys 2023, Alg. 1 and Sec. 4.1).
 
     Each available client reports the probability that it is available in the window [μ, 2μ] from now, where μ is the
@@ -34,8 +34,7 @@ class ReflSelector(Selector):
     reads: ClassVar[frozenset[str]] = frozenset({"now", "availability"})
 
     def __init__(self, seed: int, spec: Refl) -> None:
-        self._seed = seed
-        self._spec = spec
+        super().__init__(seed, spec)
         self._duration = spec.duration
         self._before: float | None = None
         self._rested: dict[int, int] = {}

@@ -10,14 +10,14 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SeededSelector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 from edgefl.units import ShortSeconds, at_most
 
 Numbers = NDArray[np.float64]
 
 
-class StaticTiers(Selector):
+class StaticTiers(SeededSelector["TiFL"]):
     """TiFL with constant probabilities of the tiers (Chai et al., HPDC 2020, Sec. 4.2 and 4.3).
 
     Profiling gives each client's response latency; a client that exceeds the timeout never takes part. The other
@@ -31,8 +31,7 @@ class StaticTiers(Selector):
     reads: ClassVar[frozenset[str]] = frozenset({"foreseen", "data_sizes"})
 
     def __init__(self, seed: int, spec: TiFL) -> None:
-        self._seed = seed
-        self._spec = spec
+        super().__init__(seed, spec)
         self._tiers: list[NDArray[np.int64]] | None = None
         self.probabilities: Numbers = np.array(spec.probabilities or [1 / spec.tiers] * spec.tiers)
 

@@ -262,15 +262,17 @@ class Asynchronous:
 
     def _begin(self, client: int, version: int, chosen: int | None, prefetch: Prefetch | None) -> None:
         world = self.world
+        downlink = world.downlink(client, version, chosen)
         participant = Participation(
             world,
             client,
             version,
-            world.downlink(client, version, chosen),
+            downlink,
+            world.work.of(client, downlink.alpha),
             chosen=chosen,
-            on_downloaded=lambda _: None,
             on_left=self._left,
             prefetch=prefetch,
+            submit_first=True,
         )
         if prefetch is not None:
             world.wrote("dispatch", version, client, participant.job.id.dispatch)
@@ -278,7 +280,7 @@ class Asynchronous:
         self._free[client] = False
         if participant.work.fits:
             self._under_way[client] = participant
-            world.env.process(participant.live(submit_first=True))
+            participant.begin()
         else:
             participant.refuse()
 

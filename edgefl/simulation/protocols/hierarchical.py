@@ -12,12 +12,12 @@ from edgefl.methods.parts.payload import BASE, Part
 from edgefl.methods.parts.server import Weighting
 from edgefl.network.topology import Node
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import CellPrefetch
 from edgefl.simulation.protocols.base import PROTOCOLS, Course, RoundsSpec
 from edgefl.simulation.protocols.round_by_round import RoundByRound
 from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.world import World
 
 
@@ -72,7 +72,7 @@ class Cell:
         self._deliveries: list[Delivery] = []
 
     def left(self, participant: Participation) -> None:
-        if participant.phase == "refused":
+        if participant.refused:
             return
         self._present.discard(participant.client)
         self._arrivals += participant.phase == "arrived"
@@ -94,12 +94,12 @@ class Cell:
                 yield delivery | self._closed
         fetching = env.now - began
         if not self._closed.triggered:
-            world.has_base.add(self.node)
+            world.cells_with_base.add(self.node)
             for participant in self.participants:
                 participant.hidden_seconds = hidden
                 if self.prefetch is not None:
                     participant.prefetch = self.prefetch.passed.pop(participant.client, None)
-                env.process(participant.live())
+                participant.begin()
             yield self._closed
         self._close("late")
         for participant in self.participants:
@@ -129,7 +129,7 @@ class Cell:
         """Request the parts that the cell does not have; return the seconds of its prefetching before the round."""
         # A part that several clients need is sent once.
         needed = dict.fromkeys(part for each in self.participants for part in each.downlink.parts)
-        parts = [part for part in needed if part.name != BASE or self.node not in self.world.has_base]
+        parts = [part for part in needed if part.name != BASE or self.node not in self.world.cells_with_base]
         self._deliveries, hidden = [], 0.0
         if self.prefetch is not None and not self.prefetch.delivery.failed:
             early = self.prefetch.delivery

@@ -107,17 +107,18 @@ class RoundByRound(ABC):
         """A new member of ``participants``; ``chosen`` is its number of blocks from the scheduler, if there is one."""
         closes = math.inf if self.seconds is None else self.world.env.now + self.seconds
         reduces = self.spec.late == "partial" and self.seconds is not None
+        plan = self.plans.get(client, Plan())
         participant = Participation(
             self.world,
             client,
             round,
             downlink,
+            self.world.work.of(client, plan.blocks or downlink.alpha, plan.steps),
             chosen=chosen,
             on_downloaded=self.downloaded,
             on_left=on_left,
             closes=closes,
             reserve=self.spec.reserve if reduces else None,
-            plan=self.plans.get(client),
         )
         self.participants.append(participant)
         return participant
@@ -131,7 +132,6 @@ class RoundByRound(ABC):
             self.seconds = seconds if self.seconds is None else min(self.seconds, seconds)
 
     def _next_deadline(self, round: int) -> float | None:
-        """Seconds until the deadline of a round that begins now."""
         seconds = self._deadlines.seconds()
         if seconds is not None and self._deadlines.adaptive:
             self.world.decided(round, "deadline", READS, seconds=seconds)

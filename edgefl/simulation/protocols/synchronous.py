@@ -81,7 +81,7 @@ class Synchronous(RoundByRound):
     ) -> Generator[simpy.Event, object, None]:
         yield prefetch.delivery | prefetch.over
         if prefetch.usable:
-            self.world.has_base.add(client)
+            self.world.clients[client].has_base = True
             seconds = self.world.forward_seconds(client, round, images)
             yield self.world.env.timeout(seconds)
             self.world.evaluated(client, round, images, seconds)
@@ -131,7 +131,7 @@ class Synchronous(RoundByRound):
             participant.prefetch = self._prefetches.pop(client, None)
         for participant in self.participants:
             if participant.work.fits:
-                world.env.process(participant.live())
+                participant.begin()
             else:
                 participant.refuse()
         if self._broadcasting is not None:

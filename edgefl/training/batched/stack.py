@@ -15,18 +15,26 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.random_layers import drawn_from
 from edgefl.torch_settings import Precision, computing
 from edgefl.training.accelerator import Replay
-from edgefl.training.base import JobResult, JobTask
-from edgefl.training.batched.chunk_width import padded
 from edgefl.training.engines.sequential import draws_of, first_memory
+from edgefl.training.job_task import JobResult, JobTask
 
 Named = Mapping[str, Tensor]
 Draws = dict[tuple[int, str], Tensor]
 
 
+def padded(jobs: int) -> int:
+    """The number of rows in a call for ``jobs`` jobs: 2, 4, or a multiple of 8, so that few shapes occur.
+
+    >>> [padded(jobs) for jobs in (1, 2, 3, 8, 9, 50)]
+    [2, 2, 4, 8, 16, 56]
+    """
+    return max(2, 1 << (jobs - 1).bit_length()) if jobs <= 8 else -(-jobs // 8) * 8
+
+
 class Stack:
     """The jobs of a chunk during training.
 
-    The number of rows is padded like the calls (see :func:`~edgefl.training.batched.chunk_width.padded`): the extra
+    The number of rows is padded like the calls (see :func:`padded`): the extra
     rows repeat the last job and are discarded, so a step of all jobs uses the whole matrices, without gathering rows.
     Tensors that all jobs share, such as the received model as a frozen copy, are stored once. All tensors are copies,
     so no step can write to shared ones.

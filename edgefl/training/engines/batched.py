@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.cost.measure import Step, measure
 from edgefl.errors import Note, in_words
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
@@ -17,17 +18,30 @@ from edgefl.models.comparison import close
 from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
+from edgefl.training import accelerator
 from edgefl.training.accelerator import Replay
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
-from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.stack import Stack
-from edgefl.training.engine_spec import exact_arithmetic
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
 from edgefl.training.engines.sequential import TRAINING, SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 
 KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
+
+
+WIDEST = 64
+"""Maximum number of jobs in a chunk: with more, an accelerator is already busy and only memory use grows."""
+
+HOST_BYTES = 1 << 30
+
+DEVICE_SHARE = 0.3
+"""Share of an accelerator's memory for one chunk: two chunks may be kept, and data and kernels need the rest."""
+
+MARGIN = 2
+"""Ratio of bytes held to bytes counted: stacks, their gathered rows, and copies made by batching."""
 
 
 class BatchedEngine:
@@ -35,7 +49,7 @@ class BatchedEngine:
 
     A chunk contains jobs with the same local step: the same objective, rule, options, learning rate and number of
     received blocks. In each step, one call runs all jobs of the chunk that are not finished and whose minibatches have
-    the same size, padded to at least 2 rows (:func:`~edgefl.training.batched.chunk_width.padded`), because a single row
+    the same size, padded to at least 2 rows (:func:`~edgefl.training.batched.stack.padded`), because a single row
     uses other kernels. The division into chunks depends only on the jobs and on the device's memory. A single job, jobs
     whose random draws decide shapes (GradAug), and jobs whose step depends on data are trained one after another.
 
@@ -48,7 +62,7 @@ class BatchedEngine:
     def __init__(
         self,
         model: BlockModel,
-        data: JobData,
+        data: ClientData,
         device: torch.device,
         width: int | None = None,  # maximum number of jobs in a chunk; by default chosen by the device's memory
         # repeats the step of a whole chunk; by default chosen by the device
@@ -60,11 +74,11 @@ class BatchedEngine:
         self._data = data
         self._device = device
         self._precision = precision
-        self._reference = SequentialEngine(model, data, device, precision)
-        self._widths = ChunkWidths(model, device, width)
+        self._reference = SequentialEngine(model, data, precision)
+        self._width_given = width
+        self._widths: list[tuple[tuple[object, ...], int]] = []  # of each kind of jobs that are stacked
         self._replay = Replay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
-        self._stackable: list[tuple[tuple[object, ...], bool]] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         results: dict[int, JobResult] = {}
@@ -98,34 +112,30 @@ class BatchedEngine:
             yield from (places[start : start + width] for start in range(0, len(places), width))
 
     def _width(self, tasks: Sequence[JobTask]) -> int:
-        task = tasks[0]
-        if not task.objective.side_by_side or (len(tasks) > 1 and not self._can_stack(tasks)):
+        if len(tasks) == 1 or not tasks[0].objective.side_by_side:
             return 1
+        known = next((width for kind, width in self._widths if kind == _stacked_kind(tasks[0])), None)
+        if known is None:
+            known = self._first_width(tasks)
+            self._widths.append((_stacked_kind(tasks[0]), known))
+        return known
+
+    def _first_width(self, tasks: Sequence[JobTask]) -> int:
+        task = tasks[0]
+        if self._model.fresh is not None:  # an ordinary module, whose steps may not be stackable
+            with exact_arithmetic(self._device):
+                # Two jobs at a time: a number near a kink, such as that of a ReLU, may fall on its other side.
+                reasons = [self._unlike(pair) for pair in (tasks[:2], tasks[-2:])]
+            if "" not in reasons:
+                return self._one_at_a_time(task, reasons[0])
         try:
-            return self._widths.of(task)
+            return self._width_given or fitting(self._model, self._device, task)
         except DataDependentError:
             return 1
         except Exception as error:  # noqa: BLE001  (if its step fails, training it alone tells why)
             why = f"{task.method}: its clients train one at a time, because measuring a step raised {in_words(error)}"
             warnings.warn(why, stacklevel=2)
             return 1
-
-    def _can_stack(self, tasks: Sequence[JobTask]) -> bool:
-        """True if a first step of two jobs gives the same side by side and alone; asked of ordinary modules only."""
-        if self._model.fresh is None:
-            return True
-        kind = tasks[0].objective, tasks[0].alpha
-        known = next((answer for other, answer in self._stackable if other == kind), None)
-        if known is None:
-            with exact_arithmetic(self._device):
-                # Two jobs at a time: a number near a kink, such as that of a ReLU, may fall on its other side.
-                reasons = [self._unlike(pair) for pair in (tasks[:2], tasks[-2:])]
-            known = "" in reasons
-            if known:
-                self._stackable.append((kind, True))
-            else:
-                self._not_stackable(tasks[0], reasons[0])
-        return known
 
     def _unlike(self, tasks: Sequence[JobTask]) -> str:
         """Why the first step of two jobs, by plain SGD and in float32, is another one side by side; empty if not."""
@@ -141,10 +151,10 @@ class BatchedEngine:
             return in_words(error)
         return "" if all(map(close, moved, alone)) else "results differ"
 
-    def _not_stackable(self, task: JobTask, reason: str) -> None:
-        self._stackable.insert(0, ((task.objective, task.alpha), False))
+    def _one_at_a_time(self, task: JobTask, reason: str) -> int:
         why = f"{task.method}: its clients train one after another, because vmap cannot stack their steps"
         warnings.warn(f"{why} ({reason})", Note, stacklevel=2)
+        return 1
 
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
         if len(tasks) == 1:
@@ -166,10 +176,9 @@ class BatchedEngine:
             self._stacks.clear()
             # In a stack, the failing job is unknown; training the jobs one by one raises the fault with its client.
             results = [self._alone(task) for task in tasks]
-            if self._model.fresh is not None and isinstance(
-                error, Exception
-            ):  # it may do something new in a later round
-                self._not_stackable(tasks[0], in_words(error))
+            # An ordinary module may do something new in a later round.
+            if self._model.fresh is not None and isinstance(error, Exception):
+                self._widths.insert(0, (_stacked_kind(tasks[0]), self._one_at_a_time(tasks[0], in_words(error))))
                 return results
             first, reason = tasks[0], f"{in_words(error)} (only when jobs are batched)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
@@ -210,18 +219,32 @@ class BatchedEngine:
             stack.taken += 1
 
 
+def fitting(model: BlockModel, device: torch.device, task: JobTask) -> int:
+    """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit."""
+    # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward pass.
+    with torch.enable_grad():
+        step = Step(task.method, task.objective, task.rule, task.options)
+        one = measure(model, step, task.alpha, task.options.step_samples).peak_memory_bytes
+    room = DEVICE_SHARE * accelerator.memory_bytes(device) if device.type == "cuda" else HOST_BYTES
+    jobs = min(WIDEST, int(room // (MARGIN * max(1, one))))
+    return 1 << (jobs.bit_length() - 1) if jobs > 1 else 1
+
+
+def _stacked_kind(task: JobTask) -> tuple[object, ...]:
+    return task.objective, task.rule, task.options, task.alpha
+
+
 def _kind(task: JobTask) -> tuple[object, ...]:
     return *_step(task), task.lr, task.rates
 
 
 def _step(task: JobTask) -> tuple[object, ...]:
     lr = () if task.rule.takes_lr_on_device else (task.lr, task.rates)
-    return task.objective, task.rule, task.options, *lr, task.alpha
+    return *_stacked_kind(task), *lr
 
 
-def build(given: EngineInputs) -> BatchedEngine:
-    """The engine."""
-    return BatchedEngine(given.model, given.data, given.device, precision=given.precision)
-
-
-ENGINES.register("batched")(EngineEntry(build, alike=False))
+ENGINES.register("batched")(
+    EngineEntry(
+        lambda given: BatchedEngine(given.model, given.data, given.device, precision=given.precision), alike=False
+    )
+)

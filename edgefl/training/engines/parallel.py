@@ -5,23 +5,24 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
-import torch
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.evaluation import BatchScore, total
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
 from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
@@ -40,6 +41,7 @@ _VECTORS = 8
 _PLAIN = ("seed", "client", "round", "dispatch", "steps", "alpha", "level", "lr", "rates")
 """The fields in which the jobs of a method differ."""
 
+Sendable = TypeVar("Sendable")
 _log = logging.getLogger(__name__)
 
 
@@ -59,17 +61,15 @@ class ParallelEngine:
     def __init__(
         self,
         model: BlockModel,
-        data: JobData,
+        data: ClientData,
         workers: int,  # number of concurrent jobs, at least 1
         precision: Precision = "float32",
-        *,
-        # seconds of training before worker processes start, unless some are ready already; None: never
-        settled: float | None = SETTLED_SECONDS,
     ) -> None:
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
-        self._here = SequentialEngine(model, data, torch.device("cpu"), precision)
+        self._here = SequentialEngine(model, data, precision)
         self._pool: PoolTraining | None = None
-        self._settled = settled if workers > 1 else None
+        # seconds of training before worker processes start, unless some are ready already; None: never
+        self._settled = SETTLED_SECONDS if workers > 1 else None
         self._unsendable: list[object] = []
         self._seconds = 0.0
 
@@ -139,21 +139,21 @@ class PoolTraining:
     and then for its result. So messages are short: a worker process that is killed leaves no part of one.
     """
 
-    def __init__(self, pool: WorkerPool, model: BlockModel, data: JobData, precision: Precision) -> None:
+    def __init__(self, pool: WorkerPool, model: BlockModel, data: ClientData, precision: Precision) -> None:
         self._pool = pool
         room = _VECTORS * (-(-model.layout.size * 4 // 64) * 64 + 4096)
         # One more is queued for the next free process, and one more has its result being read.
         slots = 2 * pool.size + 1
         try:
-            self._model = _shared(model, "the model")
+            self._model = _sendable(SharedObject, model, "the model")
             if data not in _data_sets:
-                _data_sets[data] = _shared(data, "the data set")
+                _data_sets[data] = _sendable(SharedObject, data, "the data set")
             self._data = _data_sets[data]
             self._buffer = Buffer(max(64, room * (1 + slots)))
         except OSError as error:
             raise PoolBroken(f"no shared memory is available for worker processes: {error}") from None
         self._memory = self._buffer.memory
-        self._common = Region(self._memory, 0, room)
+        self._room = room
         self._regions = [((1 + slot) * room, room) for slot in range(slots)]
         self._inputs = SharedInputs(
             self._model.token, self._data.token, self._buffer.token, self._buffer.size, precision
@@ -171,8 +171,8 @@ class PoolTraining:
         tensors = [split(task)[1] for task in tasks]
         readers = Counter(id(tensor) for named in tensors for tensor in named.values())
         several = {id(each): each for named in tensors for each in named.values() if readers[id(each)] > 1}
-        self._common.clear()
-        common = {number: self._common.put(tensor) for number, tensor in several.items()}
+        shared = Region(self._memory, 0, self._room)
+        common = {number: shared.put(tensor) for number, tensor in several.items()}
         free, regions = list(self._regions), dict[int, tuple[int, int]]()
         results: dict[int, JobResult] = {}
 
@@ -193,8 +193,10 @@ class PoolTraining:
 
     def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
         """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order."""
-        self._common.clear()
-        weights, how = self._common.put(vector), _pickled(mode, "the mode of an evaluation")
+        weights, how = (
+            Region(self._memory, 0, self._room).put(vector),
+            _sendable(cloudpickle.dumps, mode, "the mode of an evaluation"),
+        )
         size = max(1, -(-batches // self._pool.size))
         shares = [range(start, min(start + size, batches)) for start in range(0, batches, size)]
         scores: dict[int, list[BatchScore]] = {}
@@ -216,11 +218,11 @@ class PoolTraining:
         if self._known is None or any(one is not other for one, other in zip(self._known[0], parts, strict=True)):
             plain: dict[str, Any] = dict.fromkeys(_PLAIN, 0)
             bare = replace(split(task)[0], **plain)
-            self._known = parts, _pickled(bare, f"method '{task.method}'")
+            self._known = parts, _sendable(cloudpickle.dumps, bare, f"method '{task.method}'")
         return self._known[1]
 
 
-_data_sets: weakref.WeakKeyDictionary[JobData, SharedObject] = weakref.WeakKeyDictionary()
+_data_sets: weakref.WeakKeyDictionary[ClientData, SharedObject] = weakref.WeakKeyDictionary()
 
 
 def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], region: Region) -> dict[str, Sent]:
@@ -229,21 +231,13 @@ def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], region: Reg
     return {name: placed[id(each)] for name, each in tensors.items()}
 
 
-def _shared(value: Any, name: str) -> SharedObject:
+def _sendable(form: Callable[[Any], Sendable], value: Any, name: str) -> Sendable:
     try:
-        return SharedObject(value)
+        return form(value)
     except OSError:
         raise
     except Exception as error:
         raise NotSendable(f"{name} cannot be pickled ({type(error).__name__}: {error})") from error
-
-
-def _pickled(value: Any, name: str) -> bytes:
-    try:
-        content: bytes = cloudpickle.dumps(value)
-    except Exception as error:
-        raise NotSendable(f"{name} cannot be pickled ({type(error).__name__}: {error})") from error
-    return content
 
 
 ENGINES.register("parallel")(

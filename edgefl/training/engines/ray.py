@@ -17,11 +17,13 @@ from edgefl.errors import UserError, first_line, optional
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.serialization import joined, split
 
 RETRIES = 5
@@ -45,22 +47,13 @@ def connected() -> ModuleType:
     in_charge = threading.current_thread() is threading.main_thread()
     stopping = signal.getsignal(signal.SIGTERM) if in_charge else None
     try:
-        if address:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            ray.init(
-                address="local",
-                num_cpus=cores(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+        local = {} if address else {"num_cpus": cores(), "include_dashboard": False}
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
         hint = "; if the cluster asks for a token (ray start does since 2.60), export RAY_AUTH_MODE=token"
-        raise UserError(
-            f"{where} cannot be used: {first_line(error)}{hint * bool(address)}", file="--engine ray"
-        ) from error
+        message = f"{where} cannot be used: {first_line(error)}{hint * bool(address)}"
+        raise UserError(message, file="--engine ray") from error
     finally:
         if in_charge:
             # Ray replaces the signal handler; restore the command's own one.
@@ -86,7 +79,7 @@ class SharedInputs(NamedTuple):
     """Shared by all jobs: placed in the cluster's object store once, and unpacked once by each worker."""
 
     model: BlockModel
-    data: JobData
+    data: ClientData
     device: torch.device
     precision: Precision
 
@@ -162,7 +155,7 @@ class RayEngine:
     """
 
     def __init__(
-        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+        self, model: BlockModel, data: ClientData, device: torch.device, precision: Precision = "float32"
     ) -> None:
         self._ray = connected()
         self._data = data

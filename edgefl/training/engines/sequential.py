@@ -1,7 +1,7 @@
 """The reference engine: clients one after another, each from the received to the final weights."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -15,17 +15,18 @@ from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
 from edgefl.torch_settings import Precision
-from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
-from edgefl.training.engine_spec import exact_arithmetic
+from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
 from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
 
 TRAINING = asdict(Mode())
 """The mode at the start of every step, independent of the caller's mode."""
 
 
-def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Precision = "float32") -> JobResult:
+def train_job(task: JobTask, model: BlockModel, data: ClientData, *, precision: Precision = "float32") -> JobResult:
     """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
 
     It starts with neutral settings of PyTorch, whatever the caller or another job set. No other thread may use
@@ -41,7 +42,7 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Pre
         raise TrainingFault(task.method, task.client, task.round, len(losses), in_words(error)) from error
 
 
-def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision, losses: list[Tensor]) -> JobResult:
+def _train(task: JobTask, model: BlockModel, data: ClientData, precision: Precision, losses: list[Tensor]) -> JobResult:
     layout = model.layout
     received, first_buffers = layout.split(task.start)
     final = task.start.clone()
@@ -108,27 +109,22 @@ def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, T
     return draw
 
 
+@dataclass(eq=False)
 class SequentialEngine:
     """Trains jobs in the given order, in the calling thread."""
 
-    def __init__(
-        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
-    ) -> None:
-        self._model = model
-        self._device = device
-        self._data = data
-        self._precision = precision
+    model: BlockModel
+    data: ClientData
+    precision: Precision = "float32"
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
+        return [train_job(task, self.model, self.data, precision=self.precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode), self._model.task)
+        return total(evaluate_batches(vector, self.data.evaluation(), self.model, self.data, mode), self.model.task)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
-ENGINES.register("sequential")(
-    EngineEntry(lambda given: SequentialEngine(given.model, given.data, given.device, given.precision))
-)
+ENGINES.register("sequential")(EngineEntry(lambda given: SequentialEngine(given.model, given.data, given.precision)))

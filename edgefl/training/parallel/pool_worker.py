@@ -11,9 +11,10 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.base import JobData, JobResult, JobTask
+from edgefl.training.client_data import ClientData
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches
+from edgefl.training.job_task import JobResult, JobTask
 from edgefl.training.parallel.shared_memory import Region, Sent, Token, load, mapped, received
 from edgefl.training.serialization import joined, split
 
@@ -57,7 +58,7 @@ def _kept(make: Callable[..., Any]) -> Callable[..., Any]:
 _load, _mapped, _unpickled = _kept(load), _kept(mapped), _kept(pickle.loads)
 
 
-def _opened(shared: SharedInputs) -> tuple[BlockModel, JobData, Tensor]:
+def _opened(shared: SharedInputs) -> tuple[BlockModel, ClientData, Tensor]:
     return _load(shared.model), _load(shared.data), _mapped(shared.buffer, shared.size)
 
 

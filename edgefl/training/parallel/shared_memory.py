@@ -105,12 +105,7 @@ class Region:
 
     def __init__(self, memory: Tensor, start: int, size: int) -> None:
         self.memory = memory
-        self._start = self._next = start
-        self._end = start + size
-
-    def clear(self) -> None:
-        """Fill the region from its start again; its tensors may be overwritten."""
-        self._next = self._start
+        self._next, self._end = start, start + size
 
     def put(self, tensor: Tensor) -> Sent:
         """Copy a CPU tensor into the region, or return its numbers if it does not fit."""

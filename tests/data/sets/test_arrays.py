@@ -249,7 +249,10 @@ def test_wrong_test_data_are_one_message_that_names_them(tmp_path, kind):
     ("options", "message"),
     [
         ({"train": "trian.npz"}, "data.train: expected a file at 'trian.npz'"),
-        ({"train": "train.npz", "test": "a.npz", "test_data": "b.npz"}, "expected one place of test data, found"),
+        (
+            {"train": "train.npz", "test": "a.npz", "test_data": "b.npz"},
+            "expected test: a.npz or test_data: b.npz, found both",
+        ),
         ({"train": "train.npz", "partition": {"kind": "natural"}}, "needs data that name the owner of each sample"),
         ({"train": "train.npz", "partition": {"kind": "file", "file": "c.csv"}}, "so test data must be given"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -159,7 +158,7 @@ def _seen(text: str, trains: bool) -> Seen:
         followers = [log, *listeners]
         own, world = world_for(scenario, shared, costs.method)
         setup = setup_of(own, method, world, costs, learner=learner, trains=trains, listeners=followers)
-        return simulate_run(replace(setup, optimum=optimum_of(own, setup)))
+        return simulate_run(setup, optimum=optimum_of(own, setup))
 
     shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
     if data is None or not trains:

@@ -5,8 +5,6 @@ its checkpoint are made from what the finished run kept; with more seeds, the pr
 files replace those of the finished run, or join them, only when it is complete.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -14,13 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
-from edgefl.experiment.directory import Finished, check_finished, runs_of, state_of
+from edgefl.experiment.directory import Finished, check_finished, lock, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
-from edgefl.experiment.one_run import Journal
+from edgefl.experiment.journal import Journal
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName
@@ -36,16 +32,12 @@ from edgefl.yaml_file import dump_yaml
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
     """Lock a finished run, so that no other process extends it."""
-    lock = FileLock(RunPaths(run).lock)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError("another process is working in this run directory", file=str(run)) from None
+    own = lock(run)
     try:
         yield
     finally:
         RunPaths(run).lock.unlink(missing_ok=True)
-        lock.release()
+        own.release()
 
 
 def begin(run: Path, changes: Overrides, seeds: int, device: DeviceName, *, trust: bool) -> str:
@@ -73,7 +65,7 @@ def begin(run: Path, changes: Overrides, seeds: int, device: DeviceName, *, trus
     kept: list[int] = []
     if state.choices.train and not seeds:
         kept = [_copy(paths.of(label, each.seed), longer.make(label, each.seed)) for label, each in runs_of(summary)]
-    write_file(longer.state, state.text())  # last: a folder without it is not resumed
+    state.write(longer.state)  # last: a folder without it is not resumed
     if seeds:
         return ""
     if not state.choices.train:
@@ -128,12 +120,6 @@ def _copy(finished: SeedPaths, longer: SeedPaths) -> int:
     return round
 
 
-def _rates(scenario: Scenario) -> list[object]:
-    """Where the rates of its methods are."""
-    built = [recipe_of(scenario, method) for method in scenario.methods]
-    return [(method.local, method.server) for method in built]
-
-
 def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
     """Check that the longer run only goes on where the former one ended, after ``rounds`` rounds."""
     before, after = resolve(former), resolve(longer)
@@ -141,11 +127,13 @@ def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
     training = {**after["training"], "rounds": former.training.rounds}
     same = {**after, "training": training, "budgets": before["budgets"], "stop": before["stop"]}
     reason = field = None
+    was, will = ([recipe_of(each, method) for method in each.methods] for each in (former, longer))
+    rates = [(method.local, method.server) for method in was] == [(method.local, method.server) for method in will]
     if same != before:
         reason = "a run that goes on keeps its scenario, except training.rounds, larger budgets and stop=rounds"
     elif longer.training.rounds < rounds:
         field, reason = "training.rounds", f"expected at least the {rounds} rounds of the finished run"
-    elif longer.training.rounds > former.training.rounds and _rates(longer) != _rates(former):
+    elif longer.training.rounds > former.training.rounds and not rates:
         field, reason = "training.rounds", "a learning rate ends at training.rounds: more rounds need a new run"
     elif any(limit < limits.get(kind, math.inf) for kind, limit in now.items()):
         field, reason = "budgets", "expected no smaller budgets than those of the finished run"

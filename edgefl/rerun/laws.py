@@ -300,6 +300,7 @@ def _totals(record: Record, counted: dict[str, float]) -> Iterator[str]:
 
 
 def _differing(record: Record, name: str, expected: float) -> Iterator[str]:
-    found, quantity = figure(record.summary, name), QUANTITIES[name]
+    quantity = QUANTITIES[name]
+    found = figure(record.summary, quantity)
     if found is not None and not close(found, expected, tolerance=0.0 if quantity.whole_number else SUM):
         yield f"{quantity.place}: summary.json has {found}, the log gives {expected}"

@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from edgefl.fleet.battery import Battery
-from edgefl.simulation.laws import violations
+from edgefl.rerun.laws import violations
+
+from ..simulation.conftest import run  # noqa: F401  (a fixture)
 
 
 @pytest.fixture
-def record(run):
+def record(run):  # noqa: F811
     """A run with prefetches and a client that misses the deadline of each round."""
     entry = {"method": "fedadc", "overlap": True}
     return run(entry, rates=[8e6, 8e6, 1e6], rounds=3, protocol={"deadline": 12.0}).record
