@@ -45,7 +45,7 @@ def test_every_profile_that_is_shown_says_what_its_file_says(name):
 def test_show_prints_quantities_with_their_units():
     output = run("show", "raspberry-pi-5")
     assert "  fp32_peak: 153.6 GFLOP/s\n" in output
-    assert "  memory_bandwidth: {low: 1.392 GB/s, nominal: 1.74 GB/s, high: 2.175 GB/s}\n" in output
+    assert "  memory_bandwidth: {low: 0.956 GB/s, nominal: 1.74 GB/s, high: 3.167 GB/s}\n" in output
     assert "  operator_overhead: {low: 12.5 us, nominal: 25 us, high: 50 us}\n" in output
     assert "  total: 8 GiB\n" in output
     assert "  idle: {low: 2.4 W, nominal: 3.2 W, high: 4 W}\n" in output
