@@ -6,7 +6,7 @@ from os import PathLike
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.files import user_path
-from edgefl.flower.app import require_flwr
+from edgefl.flower.run import run as run_apps
 from edgefl.flower.scenario import AppScenario, load_any_scenario
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.record.events import Listener
@@ -45,21 +45,10 @@ def simulate(
             for name, given in (("train", not train), ("engine", engine is not None), ("device", device != "auto")):
                 if given:
                     raise UserError("a Flower app trains in its own code; remove this argument", field=name)
-            require_flwr()
-            from edgefl.flower.run import run as run_apps
-
             return RunResult(run_apps(found, out=folder, methods=methods, listeners=listeners))
         scenario = found
     elif overrides:
         scenario = with_overrides(scenario, overrides)
     rehearse(scenario, overrides=overrides, trains=train)
-    finished = run(
-        scenario,
-        out=folder,
-        methods=None if methods is None else list(methods),
-        device=device,
-        engine=engine,
-        train=train,
-        listeners=listeners,
-    )
-    return RunResult(finished)
+    done = run(scenario, out=folder, methods=methods, device=device, engine=engine, train=train, listeners=listeners)
+    return RunResult(done)

@@ -61,6 +61,16 @@ def without_method(message: str, label: str) -> str:
     return message.removeprefix(f"method '{label}'").lstrip(", ")
 
 
+def by_run(sentences: dict[str, list[str]]) -> list[str]:
+    """The sentences of several runs, each with the names of its runs in front, if it is not one of all runs.
+
+    >>> by_run({"lr=0.1": ["One seed."], "lr=0.2": ["b wins.", "One seed."]})
+    ['One seed.', 'lr=0.2: b wins.']
+    """
+    runs_of = grouped((line, run) for run, lines in sentences.items() for line in lines)
+    return [line if len(of) == len(sentences) else f"{', '.join(of)}: {line}" for line, of in runs_of.items()]
+
+
 def span(counts: Collection[int]) -> str:
     """The least and the largest count, as ``1–3``; one number if all are equal."""
     return "–".join(map(str, sorted({min(counts), max(counts)})))

@@ -232,14 +232,12 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
         f"{images} part: share of the model, by capacity. Eq. 3: FedBR's published factor over FedAvg. stored: "
         "parameters in memory while training; kept: parameters kept between a client's rounds. MB are 10^6 bytes."
     )
-    if base := max((row.base_bytes for row in rows if not isinstance(row, dict)), default=0):
+    counted = [row for row in rows if not isinstance(row, dict)]
+    if base := max((row.base_bytes for row in counted), default=0):
         note += f" The frozen weights, sent once or never: {base / 1e6:,.4g} MB."
-    print_table(
-        heads, [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)], notes=[note], words=(0, 1)
-    )
-    for row in rows:
-        if not isinstance(row, dict):
-            note_uncounted(row.step.operators)
+    print_table(heads, [_cells(row, fedavg_flops) for row in counted], notes=[note], words=(0, 1))
+    for row in counted:
+        note_uncounted(row.step.operators)
     for refused in (row for row in rows if isinstance(row, dict)):
         say(f"{refused['method']}: {refused['refused']}")
 

@@ -220,9 +220,8 @@ def check_use(spec: DataSpec, known: Description) -> None:
             message = f"augment moves pixels, and these data are {known.kind}: expected none, found {spec.augment}"
             raise UserError(message, field="augment")
         if spec.normalise is not None:
-            raise UserError(
-                f"normalise is for pixels, and these data are {known.kind}: expected null", field="normalise"
-            )
+            message = f"normalise is for pixels, and these data are {known.kind}: expected null"
+            raise UserError(message, field="normalise")
     elif spec.normalise is not None and len(spec.normalise.mean) != known.shape[0]:
         message = f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}"
         raise UserError(message, field="normalise")

@@ -233,12 +233,8 @@ def diagnose(
     for label in methods or ():
         if label not in summary:
             raise UserError(f"the run has no method labelled '{label}'; {nearest(label, summary)}")
-    chosen = [
-        (label, entry.seed)
-        for label, entries in summary.items()
-        for entry in entries
-        if (not methods or label in methods) and (not seeds or entry.seed in seeds)
-    ]
+    every = [(label, entry.seed) for label, entries in summary.items() for entry in entries]
+    chosen = [of for of in every if (not methods or of[0] in methods) and (not seeds or of[1] in seeds)]
     if not chosen:
         raise UserError(f"the run has no seed {', '.join(map(str, seeds or ()))}", file=str(run))
     for seed, runs in groupby(sorted(chosen, key=itemgetter(1)), key=itemgetter(1)):

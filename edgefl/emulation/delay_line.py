@@ -14,7 +14,6 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import NamedTuple
 
 from edgefl.emulation.nodes import inside
 
@@ -31,19 +30,11 @@ _GRAIN = 0.0001
 """Packets that are due within this time, seconds, leave together: it saves system calls."""
 
 
-class Delay(NamedTuple):
-    """A device to be made in the namespace of a process."""
-
-    pid: int
-    device: str
-    seconds: float
-
-
-def open_device(delay: Delay) -> int:
-    """Make the TUN device, and return its descriptor."""
-    with inside(delay.pid):
+def open_device(pid: int, device: str) -> int:
+    """Make a TUN device in the namespace of a process, and return its descriptor."""
+    with inside(pid):
         descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        request = struct.pack("16sH22x", delay.device.encode(), _TUN | _NO_INFORMATION | _HEADERS)
+        request = struct.pack("16sH22x", device.encode(), _TUN | _NO_INFORMATION | _HEADERS)
         fcntl.ioctl(descriptor, _SET_DEVICE, request)
         fcntl.ioctl(descriptor, _SET_HEADER, struct.pack("i", HEADER_BYTES))
         fcntl.ioctl(descriptor, _SET_OFFLOAD, _CHECKSUMS | _TSO4)
@@ -93,12 +84,13 @@ class DelayLine:
 def main() -> None:
     """``python -m edgefl.emulation.delay_line``: carry packets until the standard input is closed.
 
-    The first line of the input has the delays, as JSON. ``ready`` is printed when all devices exist.
+    The first line of the input has a process, a device and its seconds for each delay, as JSON. ``ready`` is printed
+    when all devices exist.
     """
-    delays = [Delay(*each) for each in json.loads(sys.stdin.readline())]
+    delays = json.loads(sys.stdin.readline())
     with suppress(OSError):
         os.nice(-10)
-    line = DelayLine([(open_device(delay), delay.seconds) for delay in delays])
+    line = DelayLine([(open_device(pid, device), seconds) for pid, device, seconds in delays])
     print("ready", flush=True)
     line.run(sys.stdin.fileno())
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +42,23 @@ class Links:
     def __init__(self, wiring: Wiring, pids: Mapping[str, int], settings: LinkSettings) -> None:
         self._wiring, self._pids, self._settings = wiring, pids, settings
         self._routing = Routing(wiring, settings)
-        self._links = {link.ends: link for link in wiring.links}
         self._capacity = {link.ends: link.capacity for link in wiring.links}
         self._controls: dict[str, TrafficControl] = {}
         self._namespaces: dict[str, int] = {}
         self._delay_line: subprocess.Popen[bytes] | None = None
         self._shapers = {link.ends: self._shaper(link) for link in wiring.links}
 
-    def make(self) -> None:
-        """Make all links."""
+    def make(self, stack: ExitStack) -> None:
+        """Make all links; what they need is closed with the stack."""
         for node in self._wiring.nodes:
             wait_for_own(self._pids[node])
             self._namespaces[node] = opened(self._pids[node])
+            stack.callback(os.close, self._namespaces[node])
         self._join()
-        self._delay()
+        self._delay(stack)
         for node in self._wiring.nodes:
             self._configure(node)
-            self._controls[node] = TrafficControl(self._namespaces[node])
+            self._controls[node] = stack.enter_context(closing(TrafficControl(self._namespaces[node])))
         self._limit_windows()
         for link in self._wiring.links:
             if not link.capacity:
@@ -72,7 +72,7 @@ class Links:
         new: dict[str, list[Rate]] = {}
         opened: list[Pair] = []
         for ends, capacity in changes.items():
-            if ends not in self._links or capacity == self._capacity[ends]:
+            if capacity == self._capacity.get(ends, capacity):
                 continue
             before, self._capacity[ends] = self._capacity[ends], capacity
             mine = new.setdefault(ends[0], [])
@@ -110,15 +110,6 @@ class Links:
         if self._delay_line is not None and self._delay_line.poll() is not None:
             raise OSError(f"the process that delays packets has ended, with exit status {self._delay_line.returncode}")
 
-    def close(self) -> None:
-        for control in self._controls.values():
-            control.close()
-        for namespace in self._namespaces.values():
-            os.close(namespace)
-        if self._delay_line is not None:
-            with self._delay_line:
-                self._delay_line.kill()
-
     def _join(self) -> None:
         lines = []
         for one, other in self._wiring.neighbours():
@@ -130,7 +121,7 @@ class Links:
             lines.append(f"link add {' type veth peer '.join(ends)}")
         self._run(None, ["ip", "-batch", "-"], lines)
 
-    def _delay(self) -> None:
+    def _delay(self, stack: ExitStack) -> None:
         delays = [(node, *each) for node in self._wiring.nodes for each in self._routing.delays(node).items()]
         if delays and has_netem():
             for node, name, seconds in delays:
@@ -141,13 +132,15 @@ class Links:
                 self._run(node, ["ip", "-batch", "-"], [line, f"link set {name}out up"])
                 self._run(node, ["tc", "-batch", "-"], [shaping.delayed(name, seconds)])
         elif delays:
-            self._delay_line = subprocess.Popen(python("delay_line"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            assert self._delay_line.stdin is not None
-            assert self._delay_line.stdout is not None
+            process = subprocess.Popen(python("delay_line"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._delay_line = stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdin is not None
+            assert process.stdout is not None
             ends = [(self._pids[node], name, seconds) for node, name, seconds in delays]
-            self._delay_line.stdin.write(json.dumps(ends).encode() + b"\n")
-            self._delay_line.stdin.flush()
-            if self._delay_line.stdout.readline() != b"ready\n":
+            process.stdin.write(json.dumps(ends).encode() + b"\n")
+            process.stdin.flush()
+            if process.stdout.readline() != b"ready\n":
                 raise OSError("the process that delays packets did not start")
 
     def _configure(self, node: str) -> None:
@@ -232,8 +225,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             }
             lives = dict.fromkeys(wiring.nodes, 0)
             links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
-            stack.callback(links.close)
-            links.make()
+            links.make(stack)
             report(node=LINK_MAKER)
             for line in stack.enter_context(control.makefile("rb")):
                 links.check()

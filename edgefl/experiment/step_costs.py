@@ -31,6 +31,12 @@ def row_of(key: StepKey, cost: StepCost) -> StepRow:
     return StepRow(**{**figures, **parts, "operators": operators})
 
 
+def scaled_step(step: StepCost, factor: float) -> StepCost:
+    """Return a step with ``factor`` times the FLOPs and bytes in the same number of operators."""
+    operators = tuple(replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in step.operators)
+    return replace(step, operators=operators, training_flops=step.training_flops * factor)
+
+
 class StepCosts:
     """The step costs of one method: measures each cost on first use, and records which were used.
 
@@ -73,13 +79,7 @@ class StepCosts:
             return model.cost(self.method, alpha, batch, backend)
         plain = model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch, backend)
         factor = paper_factor(self.method, alpha, self._model.model.depth) or 1.0
-        return replace(
-            plain,
-            operators=tuple(
-                replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in plain.operators
-            ),
-            training_flops=plain.training_flops * factor,
-        )
+        return scaled_step(plain, factor)
 
     def part_of(self, level: int) -> tuple[SubModel, CostModel]:
         """Return the part of the model that clients of a capacity level train, for methods that have levels."""

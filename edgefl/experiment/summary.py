@@ -31,7 +31,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
         accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
-        metric=MetricResult(**metric.named._asdict(), **values),
+        metric=MetricResult(**metric._replace(title=metric.word)._asdict(), **values),
         targets=tuple(_target(target, metric, totals) for target in limits.targets),
         budgets=tuple(_budget(budget, metric) for budget in limits.budgets),
         **figures(totals, groups),

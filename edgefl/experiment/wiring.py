@@ -118,10 +118,8 @@ def world_of(scenario: Scenario, seed: int) -> SharedWorld:
     return shared_world(scenario, seed, data_of(scenario, seed) if reads_labels(scenario, seed) else None)
 
 
-_RATES = {"down": 1e6, "up": 1e6}  # nothing is sent; low, so that an emulation need not slow its clock down
-_NO_TRANSFERS = NetworkSpec.model_validate(
-    {"topology": {"kind": "star", "server": _RATES}, "links": {"server": _RATES}}
-)
+_RATE = {"down": 1e6, "up": 1e6}  # nothing is sent; low, so that an emulation need not slow its clock down
+_NO_TRANSFERS = NetworkSpec.model_validate({"topology": {"kind": "star", "server": _RATE}, "links": {"server": _RATE}})
 
 
 def scenario_for(scenario: Scenario, method: Method) -> Scenario:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import pkgutil
 import re
 import sys
 import traceback
@@ -68,10 +69,8 @@ def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
         value, own = spec.run_config[key], known[key]
         if type(value) is not type(own) and not (isinstance(own, float) and type(value) is int):
             kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(own), "text")
-            raise UserError(
-                f"expected {kind}, as the app's own {shown(own)}, found {shown(value)}",
-                field=f"flower.run_config.{key}",
-            )
+            message = f"expected {kind}, as the app's own {shown(own)}, found {shown(value)}"
+            raise UserError(message, field=f"flower.run_config.{key}")
     return components, {**known, **spec.run_config}
 
 
@@ -140,19 +139,13 @@ def _is_of(module: Any, folder: Path) -> bool:
 
 
 def _component(reference: str, kind: type, spec: AppSpec) -> Any:
-    module, _, attributes = reference.partition(":")
     try:
-        found: Any = importlib.import_module(module)
-        for name in attributes.split("."):
-            found = getattr(found, name)
+        found: Any = pkgutil.resolve_name(reference)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the app may call sys.exit
-        raise UserError(
-            f"'{reference}' cannot be loaded: {located_error(error, Path(spec.app).resolve())}",
-            file=spec.app,
-            field="flower.app",
-        ) from error
+        message = f"'{reference}' cannot be loaded: {located_error(error, Path(spec.app).resolve())}"
+        raise UserError(message, file=spec.app, field="flower.app") from error
     if not isinstance(found, kind):
         message = f"expected {kind.__name__} as '{reference}', found {type(found).__name__}"
         raise UserError(message, file=spec.app, field="flower.app")

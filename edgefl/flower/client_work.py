@@ -227,7 +227,7 @@ class Clients:
         with (
             self._clock.in_client() as slept,
             seeded(self._world.setup.seed, "flower", client, dispatch),
-            _optimizer_steps(steps),
+            register_optimizer_step_post_hook(lambda *_: steps.update(["steps"])),
             loader_workers_reported(),
         ):
             try:
@@ -263,15 +263,6 @@ class Clients:
             "training executed no operator of PyTorch in the ClientApp's thread, so its computing took 0 s; "
             "declare its seconds: --set 'flower.seconds={train: 30 s}'"
         )
-
-
-@contextmanager
-def _optimizer_steps(counts: Counter[str]) -> Iterator[None]:
-    handle = register_optimizer_step_post_hook(lambda *_: counts.update(["steps"]))
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -118,19 +119,8 @@ class AppRun:
         if self._world.stopped.triggered:
             self.threads.end()
             return []
-        exchanges = [
-            Exchange(
-                self._world,
-                self._clients,
-                self.wire,
-                client=client,
-                round=self._round,
-                message=message,
-                sent=sent,
-                on_left=self._left,
-            )
-            for client, message, sent in messages
-        ]
+        exchange = partial(Exchange, self._world, self._clients, self.wire, round=self._round, on_left=self._left)
+        exchanges = [exchange(client=client, message=message, sent=sent) for client, message, sent in messages]
         self._all += exchanges
         self._active += exchanges
         for each in exchanges:

@@ -208,8 +208,7 @@ def observed(metrics: Metrics) -> Iterator[None]:
     from flwr.server.history import History
     from flwr.serverapp.strategy import Result
 
-    made, server_loss, server_values = Result.__init__, History.add_loss_centralized, History.add_metrics_centralized
-    client_loss, client_values = History.add_loss_distributed, History.add_metrics_distributed
+    made, adds = Result.__init__, dict[str, Any]()
 
     def make(result: Any, *arguments: Any, **options: Any) -> None:
         made(result, *arguments, **options)
@@ -217,7 +216,7 @@ def observed(metrics: Metrics) -> Iterator[None]:
         result.evaluate_metrics_serverapp = _Noting(server, lambda *entry: metrics.add("server", *entry))
         result.evaluate_metrics_clientapp = _Noting(clients, lambda *entry: metrics.add("clients", *entry))
 
-    def adding(then: Any, source: Source, name: str | None) -> Any:
+    def adding(then: Any, source: Any, name: str | None) -> Any:
         def add(history: Any, server_round: int, values: Any = None, **named: Any) -> None:
             given = next(iter(named.values())) if named else values
             then(history, server_round, given)
@@ -225,11 +224,9 @@ def observed(metrics: Metrics) -> Iterator[None]:
 
         return add
 
-    with replaced(
-        (Result, "__init__", make),
-        (History, "add_loss_centralized", adding(server_loss, "server", "loss")),
-        (History, "add_metrics_centralized", adding(server_values, "server", None)),
-        (History, "add_loss_distributed", adding(client_loss, "clients", "loss")),
-        (History, "add_metrics_distributed", adding(client_values, "clients", None)),
-    ):
+    for where, source in (("centralized", "server"), ("distributed", "clients")):
+        for what, name in (("loss", "loss"), ("metrics", None)):
+            method = f"add_{what}_{where}"
+            adds[method] = adding(getattr(History, method), source, name)
+    with replaced((Result, "__init__", make), *((History, method, add) for method, add in adds.items())):
         yield

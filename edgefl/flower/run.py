@@ -42,9 +42,8 @@ def run(
     labels = [each.label for each in scenario.methods]
     for label in methods or ():
         if label not in labels:
-            raise UserError(
-                f"the scenario '{scenario.name}' has no method labelled '{label}'; {nearest(label, labels)}"
-            )
+            message = f"the scenario '{scenario.name}' has no method labelled '{label}'; {nearest(label, labels)}"
+            raise UserError(message)
     chosen = [label for label in labels if methods is None or label in methods]
     choices = Choices(methods=tuple(chosen), device="cpu", train=True)
     with RunDirectory(out.absolute(), choices) as directory, neutral_torch():

@@ -189,6 +189,7 @@ def run_app(
     from flwr.app import Context, RecordDict
     from flwr.common.constant import SUPERLINK_NODE_ID
     from flwr.supercore.run import Run
+    from flwr.supercore.task_identity import TaskIdentity
 
     spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()
     with (
@@ -196,7 +197,11 @@ def run_app(
         virtual_time(clock),
         legacy_server(clock),
         observed(metrics),
-        _identity(),
+        replaced(  # who messages are from, which Flower's processes set when they start
+            (TaskIdentity, "_task_id", 1),
+            (TaskIdentity, "_run_id", RUN_ID),
+            (TaskIdentity, "_node_id", SUPERLINK_NODE_ID),
+        ),
         loaded(spec) as app,
     ):
         clients: Clients | None = None
@@ -264,13 +269,3 @@ def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, li
 
 def _no_step(*_: object) -> StepCost:
     raise AssertionError("an app's work is not measured by local steps")
-
-
-def _identity() -> Any:
-    """Who Flower's messages are from, which its processes set when they start."""
-    from flwr.common.constant import SUPERLINK_NODE_ID
-    from flwr.supercore.task_identity import TaskIdentity
-
-    return replaced(
-        (TaskIdentity, "_task_id", 1), (TaskIdentity, "_run_id", RUN_ID), (TaskIdentity, "_node_id", SUPERLINK_NODE_ID)
-    )

@@ -4,22 +4,16 @@
 2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
-
-import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 
 
@@ -42,6 +36,10 @@ class FedDyn(Objective):
     side_by_side = property(lambda self: self.base.side_by_side)
     evaluates_clients = property(lambda self: self.base.evaluates_clients)
     blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[pydantic-field]
+    adapt = property(lambda self: self.base.adapt)  # type: ignore[pydantic-field]
+    evaluation_mode = property(lambda self: self.base.evaluation_mode)  # type: ignore[pydantic-field]
+    variants = property(lambda self: self.base.variants)  # type: ignore[pydantic-field]
+    draw = property(lambda self: self.base.draw)  # type: ignore[pydantic-field]
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
@@ -59,23 +57,11 @@ class FedDyn(Objective):
         penalty = alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
         return Loss(loss.total + penalty, loss.cross_entropy)
 
-    def adapt(self, model: BlockModel) -> BlockModel:
-        return self.base.adapt(model)
-
-    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        return self.base.evaluation_mode(model)
-
-    def variants(self, model: BlockModel) -> Sequence[Variant]:
-        return self.base.variants(model)
-
-    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        return self.base.draw(generator, batch)
-
 
 class Drift(ClientState):
     """h_k = -λ_k/α, the sum of the client's past deltas."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("drift",)
+    vectors = ("drift",)
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"drift": vectors["drift"] + (final - received)[..., : vectors["drift"].shape[-1]]}
@@ -90,8 +76,8 @@ class FedDynServer(ServerUpdate):
     of a stale update scales its delta in the mean, and h adds whole deltas, as the clients' λ_k do.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
-    default_weighting: ClassVar[Weighting | None] = "uniform"
+    needs = frozenset({"plain sum"})
+    default_weighting = "uniform"
 
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
     scale_alpha: bool = Field(

@@ -10,99 +10,19 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
+from edgefl.models.called_part import CalledPart, given_at
 from edgefl.models.classifier import Classifier
 from edgefl.models.fake import Fake, WithoutNumbers
 from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, switch, taken
 from edgefl.models.lora import Lora
 from edgefl.models.mode import mode, using
-from edgefl.models.module_state import HOOKS, remade, restore
 from edgefl.models.random_layers import UsedMasks, ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
-
-Kind = Literal["buffer", "statistics", "counter"]
-
-
-class Place(NamedTuple):
-    """The place of a tensor in a layer.
-
-    ``at`` are the block and the name of its tensor in the weights, ``None`` for a constant. ``kind`` is ``None`` for
-    what is passed unchanged: a parameter, a constant, or a buffer of a layer that reads the mode.
-    """
-
-    layer: nn.Module
-    held: dict[str, Any]
-    key: str
-    at: tuple[int, str] | None
-    kind: Kind | None
-    hooks: Sequence[Callable[[Tensor], Tensor | None]]
-
-
-def given_at(place: Place, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """What a call puts at a place, from the tensors of its block."""
-    assert place.at is not None
-    given = tensors[place.at[1]]
-    if place.kind is None:
-        if place.hooks and given.requires_grad:
-            given = given.view_as(given)
-            for hook in place.hooks:
-                given.register_hook(hook)  # type: ignore[no-untyped-call]
-        if place.held is place.layer._parameters:
-            given._is_param = True  # for isinstance(…, nn.Parameter)
-        return given
-    if place.kind == "statistics" and place.layer.training and (isinstance(tensors, Frozen) or not mode().track):
-        return None  # PyTorch's batch norm then normalises by the batch and updates nothing
-    # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
-    return given.clone(memory_format=torch.contiguous_format)
-
-
-class CalledPart:
-    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``.
-
-    ``name`` is that of the block that gets its input.
-    """
-
-    def __init__(self, name: str, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
-        self.name, self.module = name, module
-        self.places: list[Place] = []
-        for layer in module.modules():
-            kind: Kind | None = None
-            if not getattr(layer, "knows_mode", False):
-                kind = "statistics" if isinstance(layer, _NormBase) else "buffer"
-            for held, of_these in ((layer._parameters, None), (layer._buffers, kind)):
-                for key, own in held.items():
-                    if own is None:
-                        continue
-                    place = at.get(id(own))
-                    counts = kind == "statistics" and key == "num_batches_tracked"
-                    used = of_these if place is not None else "counter" if counts else None
-                    hooks = layer.__dict__.get(HOOKS, {}).get(key, ())
-                    self.places.append(Place(layer, held, key, place, used, hooks))
-        self.updated = [place for place in self.places if place.at is not None and place.kind is not None]
-        self.recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNNBase)]
-        self._remade = remade(module)
-
-    def tensors(self) -> list[Any]:
-        return [place.held[place.key] for place in self.places]
-
-    def keep_updates(self, weights: Weights) -> None:
-        """Write the buffers of layers after a call into the tensors that it got, but not those of a frozen model."""
-        for place in self.updated:
-            assert place.at is not None
-            block, name = place.at
-            if not isinstance(weights[block], Frozen):
-                weights[block][name].copy_(place.held[place.key])
-
-    def put_back(self, tensors: Sequence[Any]) -> None:
-        """End a call: its tensors are these again, and attributes that calls make anew have their own values."""
-        for place, tensor in zip(self.places, tensors, strict=True):
-            place.held[place.key] = tensor
-        restore(self._remade)
 
 
 class Nested(NamedTuple):
@@ -224,7 +144,7 @@ class BlockModel(nn.Module):
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
-        at = {id(each): place for place, each in self.own.items()}
+        at = {id(each): (index, name) for index, block in enumerate(self.own) for name, each in block.items()}
         self._parts = [CalledPart(name, block, at) for name, block in self.blocks.items()]
         self._whole = None if self.module is None else CalledPart(self._parts[0].name, self.module, at)
         for layer in self.modules():
@@ -245,9 +165,12 @@ class BlockModel(nn.Module):
         return len(self._sequence)
 
     @property
-    def own(self) -> dict[tuple[int, str], Tensor]:
-        """The skeleton's own tensors, by block and name."""
-        return {(index, name): each for index, name, each, _ in grouped(self._sequence, self.module)}
+    def own(self) -> Weights:
+        """The skeleton's own tensors."""
+        blocks: Weights = tuple({} for _ in self._sequence)
+        for index, name, each, _ in grouped(self._sequence, self.module):
+            blocks[index][name] = each
+        return blocks
 
     @property
     def slimmable(self) -> bool:

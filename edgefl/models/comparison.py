@@ -74,10 +74,7 @@ def difference(model: BlockModel, inputs: Tensor) -> str | None:
 def perturbed(model: BlockModel, seed: int) -> Tensor:
     """The skeleton's own values ``[size]``, changed a little, since some may be zero at first."""
     layout = model.layout
-    own: Weights = tuple({} for _ in layout.block_names)
-    for (index, name), tensor in model.own.items():
-        own[index][name] = tensor
-    vector = layout.flatten(own).cpu()
+    vector = layout.flatten(model.own).cpu()
     vector *= 1 + 0.1 * noise(layout.size, 2 * seed).abs()
     vector[: layout.parameter_count] += 0.02 * noise(layout.parameter_count, 2 * seed + 1)
     return vector

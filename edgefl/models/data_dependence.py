@@ -97,6 +97,5 @@ class DataDependentError(EdgeflError):
 
 def whose(frames: Iterable[FrameType]) -> str:
     """The part whose code runs in these frames: the model if they include a call of a block."""
-    calls = (frame for frame in frames if frame.f_code.co_name == "_called")
-    in_model = any(frame.f_globals["__name__"] == "edgefl.models.block_model" for frame in calls)
-    return "its model" if in_model else "its loss or local rule"
+    names = ((frame.f_globals.get("__name__"), frame.f_code.co_name) for frame in frames)
+    return "its model" if ("edgefl.models.block_model", "_called") in names else "its loss or local rule"

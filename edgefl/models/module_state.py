@@ -35,10 +35,11 @@ def check_attributes(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None
     Floating-point buffers of the state dict are a part of a client's job, so they may change.
     """
     prints, outputs, put_back = list[dict[Place, bytes]](), list[list[Tensor]](), snapshot(twin)
-    for _ in range(3):  # the first call may fill caches
-        put_back()  # attributes may follow from buffers, as spectral norm's weight does
-        outputs.append(_call(twin, inputs, reshapes))
-        prints.append({place: _print_of(value) for place, value in attributes_of(twin)})
+    with torch.random.fork_rng(devices=[]):
+        for _ in range(3):  # the first call may fill caches
+            put_back()  # attributes may follow from buffers, as spectral norm's weight does
+            outputs.append(_call(twin, inputs, reshapes))
+            prints.append({place: _print_of(value) for place, value in attributes_of(twin)})
     for place, found in prints[2].items():
         if found != prints[1].get(place):
             raise UserError(
@@ -55,13 +56,13 @@ def check_attributes(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None
 
 def mark_remade(module: nn.Module, twin: nn.Module, before: Mapping[Place, Any], *, checked: bool) -> None:
     """Mark the attributes that calls of an equal module made anew, and check that all others can be copied."""
+    layers = dict(module.named_modules())
     for (path, name), value in attributes_of(twin):
-        if value is not before.get((path, name), _MISSING):
-            layer = module.get_submodule(path)
-            first = layer.__dict__.get(name, _MISSING)
-            if isinstance(first, Tensor) and first.grad_fn is not None:
-                first = _MISSING
-            layer.__dict__.setdefault(REMADE, {})[name] = first
+        if value is not before.get((path, name), _MISSING) and path in layers:  # a call may have made the layer
+            own = layers[path].__dict__
+            first = own.get(name, _MISSING)
+            made = isinstance(first, Tensor) and first.grad_fn is not None
+            own.setdefault(REMADE, {})[name] = _MISSING if made else first
     restore(remade(module))
     kept = {id(each): each for each in module.modules()}
     for (path, name), value in attributes_of(module) if checked else ():
@@ -113,8 +114,7 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
     outputs = []
     for training in (True, False):
         switch(module, training=training)
-        views = ViewsAsReshapes() if reshapes else nullcontext()
-        with torch.random.fork_rng(devices=[]), views, RandomFunctions(torch.tensor(0)):
+        with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
             outputs.append(module(inputs.clone()))
     return outputs
 
@@ -128,7 +128,7 @@ def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
     sent = {name for name, _, is_parameter in variables(twin) if not is_parameter}
     watched = {place: tensor for place, tensor in _tensors_of(twin) if ".".join(filter(None, place)) not in sent}
     before = {place: tensor.data.clone() for place, tensor in watched.items()}
-    with suppress(Exception):  # large weights may be too large for the module
+    with torch.random.fork_rng(devices=[]), suppress(Exception):  # they may be too large for the module
         _call(twin, inputs, reshapes)
     if made := [name for name in twin.state_dict() if name not in own]:
         raise UserError(f"the model makes its tensor '{made[0]}' when it is called; make it in its constructor")

@@ -15,7 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from edgefl.errors import UserError, first_line
 from edgefl.models.block_model import BlockModel, Nested
 from edgefl.models.channels import Axis, kept_numbers, layer_in, sizes_of, traced_axes
-from edgefl.models.layout import Entry, Numbers, Weights, grouped, taken
+from edgefl.models.layout import Entry, Numbers, grouped, taken
 from edgefl.models.mode import using
 from edgefl.models.norm import GroupNorm
 
@@ -47,9 +47,8 @@ class Cut:
         self._axes = traced_axes(whole)
         sizes = sizes_of([axis for axes in self._axes for axis in axes])
         if not sizes:
-            raise UserError(
-                "the model cannot be trained at a smaller width: no layer has channels that can be left out"
-            )
+            message = "the model cannot be trained at a smaller width: no layer has channels that can be left out"
+            raise UserError(message)
         self._counts = {group: (size, kept_channels(size, share, rounding)) for group, size in sizes.items()}
         self._known: tuple[int, Tensor] | None = None
         self.model = self._narrow()
@@ -106,14 +105,11 @@ class Cut:
         whole = self._whole
         blocks, module = copy.deepcopy((dict(whole.blocks.items()), whole.module))
         found = [*grouped(blocks.values(), module)]
-        own: Weights = tuple({} for _ in blocks)
-        for index, name, tensor, _ in found:
-            own[index][name] = tensor.detach()
         keys = [(entry.block, entry.name) for entry in whole.layout.entries]
-        chosen = dict(zip(keys, self._chosen(own, 0), strict=True))
+        chosen = dict(zip(keys, self._chosen(whole.own, 0), strict=True))
         smaller: dict[int, Tensor] = {}
         for index, name, tensor, is_parameter in found:
-            values = chosen[index, name].clone()
+            values = chosen[index, name].detach().clone()
             smaller[id(tensor)] = nn.Parameter(values) if is_parameter else values
         parts = [*blocks.values(), *([] if module is None else [module])]
         for layer in dict.fromkeys(each for part in parts for each in part.modules()):

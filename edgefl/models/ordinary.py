@@ -298,9 +298,8 @@ def _check_memory(module: nn.Module) -> None:
 
 def _check_output(module: nn.Module, output: object, expected: tuple[int, ...], shape: str) -> None:
     if isinstance(output, tuple) and getattr(module, "aux_logits", False):
-        raise UserError(
-            "the model returns logits of auxiliary classifiers too; leave them out with args: {aux_logits: false}"
-        )
+        message = "the model returns logits of auxiliary classifiers too; leave them out with args: {aux_logits: false}"
+        raise UserError(message)
     found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
     if found != expected:
         raise UserError(

@@ -53,8 +53,8 @@ def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] 
 
 
 def _read(file: str, skip: Sequence[str], model: BlockModel, state: Mapping[str, Tensor] | None) -> First:
-    tensors = model.own
-    recorded = {name_of(model, each): tensors[each.block, each.name] for each in model.layout.entries}
+    own = model.own
+    recorded = {name_of(model, each): own[each.block][each.name] for each in model.layout.entries}
     path = find_input(file)
     found = _tensors(path)
     schemes = [recorded] if state is None else [state, recorded]
@@ -70,11 +70,10 @@ def _read(file: str, skip: Sequence[str], model: BlockModel, state: Mapping[str,
         for place in expected.values():
             if id(place) in read:
                 place.copy_(read[id(place)])
-    first: First = {block: {} for block in model.blocks}
-    for (index, name), each in tensors.items():
-        if id(each) in read:
-            first[model.layout.block_names[index]][name] = read[id(each)]
-    return first
+    return {
+        block: {name: read[id(each)] for name, each in tensors.items() if id(each) in read}
+        for block, tensors in zip(model.layout.block_names, own, strict=True)
+    }
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -161,7 +160,7 @@ def places_of_names(model: BlockModel) -> dict[str, Entry | None]:
     if model.module is None or model.names != "module":
         return {name_of(model, each): each for each in model.layout.entries}
     own = model.own
-    at = {id(own[each.block, each.name]): each for each in model.layout.entries}
+    at = {id(own[each.block][each.name]): each for each in model.layout.entries}
     return {name: at.get(id(each)) for name, each in model.module.state_dict(keep_vars=True).items()}
 
 

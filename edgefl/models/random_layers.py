@@ -192,17 +192,14 @@ def _normal(self: RandomFunctions, mean: Any = 0.0, std: Any = 1.0, size: Any = 
     return drawn.to(options.get("dtype") or torch.float32)
 
 
-def _like(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
-    def drawn(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
-        return draw(self, input.shape).to(options.get("dtype") or input.dtype)
+def _drawing(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
+    """A function that makes a tensor like another, or of a size."""
 
-    return drawn
-
-
-def _sized(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
-    def drawn(self: RandomFunctions, *size: Any, **options: Any) -> Tensor:
-        shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-        return draw(self, shape).to(options.get("dtype") or torch.float32)
+    def drawn(self: RandomFunctions, *given: Any, **options: Any) -> Tensor:
+        first: Any = given[0] if given else options.get("input", options.get("size"))
+        dtype = options.get("dtype") or (first.dtype if isinstance(first, Tensor) else torch.float32)
+        shape = first.shape if isinstance(first, Tensor) else given if isinstance(first, int) else first
+        return draw(self, shape).to(dtype)
 
     return drawn
 
@@ -266,10 +263,10 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
     Tensor.exponential_: _written(_exponential),
     torch.normal: _normal,
     torch.randperm: lambda self, n, **options: self.uniform((n,)).argsort().to(options.get("dtype") or torch.int64),
-    torch.rand_like: _like(RandomFunctions.uniform),
-    torch.rand: _sized(RandomFunctions.uniform),
-    torch.randn_like: _like(RandomFunctions.normal),
-    torch.randn: _sized(RandomFunctions.normal),
+    torch.rand_like: _drawing(RandomFunctions.uniform),
+    torch.rand: _drawing(RandomFunctions.uniform),
+    torch.randn_like: _drawing(RandomFunctions.normal),
+    torch.randn: _drawing(RandomFunctions.normal),
     F.scaled_dot_product_attention: _attention,
     F.multi_head_attention_forward: _called_in_parts,
 }

@@ -114,8 +114,9 @@ def build_model(
         vector = initial_vector(model, 0)
     weights = model.layout.weights(*model.layout.split(vector))
     with torch.no_grad():
-        for (index, name), tensor in model.own.items():
-            tensor.copy_(weights[index][name])
+        for own, drawn in zip(model.own, weights, strict=True):
+            for name, tensor in own.items():
+                tensor.copy_(drawn[name])
     return model
 
 
@@ -171,7 +172,7 @@ def checked_model(answer: object) -> BlockModel:
         raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
     if not answer.layout.parameter_count:
         raise WrongAnswer(f"expected a model with parameters, found {answer.depth} blocks without any")
-    trained = set(map(id, answer.own.values()))
+    trained = {id(each) for block in answer.own for each in block.values()}
     of_parameters = {name for name, _ in answer.named_parameters()}
     for name, tensor in [*answer.named_parameters(), *answer.named_buffers()]:
         fractions = name in of_parameters or tensor.is_floating_point()
@@ -216,9 +217,8 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
     """
     if len(sample_shape) != 3 or min(sample_shape[1:]) < least:
         shape = "×".join(map(str, sample_shape))
-        raise UserError(
-            f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"
-        )
+        message = f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"
+        raise UserError(message)
     channels, height, width = sample_shape
     return channels, height, width
 

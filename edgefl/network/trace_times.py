@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
-from statistics import median
+from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 TimeFormat = Literal["s", "ms", "us", "ns", "min", "h", "day", "iso", "YYYY.MM.DD_HH.MM.SS", "YYYYMMDDHHMMSS"]
@@ -71,6 +71,23 @@ class Clock(NamedTuple):
             return None
         steps = f"steps of {_shown(usual)} and a longest gap of {_shown(max(gaps))}"
         return f"{_shown(self.moments[-1] - self.moments[0] + gaps[-1])}, {steps}, which cannot be meant: {why}"
+
+    def doubted(self, rates: list[float]) -> str | None:
+        """What times or rates may be that are read as they are; ``rates`` are those of the rows that are read."""
+        if len(self.moments) < 2 or not rates:
+            return None
+        if (
+            len(rates) > 5
+            and min(rates) < 0.9 * max(rates)
+            and math.isclose(rates[-1], fmean(rates[:-1]), rel_tol=1e-3)
+        ):
+            return "the last rate is the mean of the others; remove the row if it is a summary"
+        usual = median(later - earlier for earlier, later in itertools.pairwise(self.moments))
+        minutes, milliseconds = 1440 * usual, 1000 * usual
+        days = 3e4 < self.first < 8e4 and abs(minutes - max(1, round(minutes))) < 1e-3 < milliseconds % 1 < 0.999
+        if self.form == "s" and days:
+            return f"{self.column}: steps of {_shown(usual)}; are they days of a spreadsheet? (time_format: day)"
+        return None
 
     def _other_format(self, usual: float) -> str | None:
         """What numbers are that cannot have the unit of :attr:`form`, with this usual step in seconds."""

@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import UserError, locating, nearest
+from edgefl.errors import Note, UserError, locating, nearest
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat
@@ -174,13 +175,17 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     if not found:
         chosen = " and ".join(f"{name} {value}" for name, value in columns.where.items())
         raise UserError(f"expected rows {f'with {chosen}' if chosen else 'below the header'}, found none")
-    return {name: _trace(columns, f" of the trace '{name}'" if name else "", rows) for name, rows in found.items()}
+    first = next(iter(found))
+    return {name: _trace(columns, name, rows, doubts=name == first) for name, rows in found.items()}
 
 
-def _trace(columns: TraceColumns, of: str, rows: _Rows) -> StepTrace:
-    clock = Clock(columns.time, columns.time_format, float(rows.first or 0), moments := sorted(rows.clock))
+def _trace(columns: TraceColumns, name: str, rows: _Rows, *, doubts: bool) -> StepTrace:
+    of, moments = f" of the trace '{name}'" if name else "", sorted(rows.clock)
+    clock = Clock(columns.time, columns.time_format, float(rows.first or 0), moments)
     if (refusal := clock.refused(rows.times, rows.rates)) is not None:
         raise UserError(f"{columns.time}: found a period{of} of {refusal}")
+    if doubts and (doubt := clock.doubted(rows.rates)):
+        warnings.warn(doubt, Note, stacklevel=1)
     counts = Counter(rows.times)
     if len(counts) < 2:
         raise UserError(f"expected rates at two times or more{of}, found {len(counts)}")

@@ -1,7 +1,5 @@
 """``edgefl schedule``: compare schedulers over the same rounds of a world, without training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -132,6 +130,15 @@ def compare_schedulers(
     return SchedulerComparison(scenario.name, chosen.label, first, rounds, found, left_out)
 
 
+class _Updates(Listener):
+    def __init__(self) -> None:
+        self.aggregated: list[list[int]] = []
+
+    def events(self, rows: list[Event]) -> None:
+        """Process the next rows of the log."""
+        self.aggregated += [event.facts["clients"] for event in rows if event.kind == "aggregation"]
+
+
 def _all(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every selector, and every bandwidth allocation under the scenario's own, each as changes of the scenario."""
     selection, bandwidth = scenario.training.selection.name, scenario.training.bandwidth.name
@@ -168,15 +175,6 @@ def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: Earl
         reads_losses=bool(setup.selector.reads & LOSSES),
         ended=None if outcome.rounds >= rounds else early.why(outcome) or outcome.reason,
     )
-
-
-class _Updates(Listener):
-    def __init__(self) -> None:
-        self.aggregated: list[list[int]] = []
-
-    def events(self, rows: list[Event]) -> None:
-        """Process the next rows of the log."""
-        self.aggregated += [event.facts["clients"] for event in rows if event.kind == "aggregation"]
 
 
 def jain_index(times: NDArray[np.int64]) -> float | None:

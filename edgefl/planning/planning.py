@@ -84,12 +84,12 @@ def _device_plan(
     )
 
 
-def _lost(total: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
-
-
 def _mean(total: float, count: float) -> float | None:
     return total / count if count > 1e-9 else None
+
+
+def _lost(total: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(name.removeprefix("lost."), count) for name, count in total.items() if name.startswith("lost.")]
 
 
 def _why(peak: float, training: Range, device: str) -> str:
@@ -238,18 +238,12 @@ def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Mapping[str
     return f"clients that return no update{lost and f' ({lost})'}"
 
 
-_PHASES = {
-    "compute": ("computing", "on "),
-    "download": ("downloads", "over the "),
-    "upload": ("uploads", "over the "),
-    "framework": ("waiting", "for "),
-    "waiting": ("waiting", "for "),
-}
+_PHASES = {"compute": ("computing", "on "), "download": ("downloads", "over the "), "upload": ("uploads", "over the ")}
 
 
 def _in_words(counts: Sequence[tuple[Bottleneck, int]]) -> str:
     (limit, count), *_ = counts
-    phase, preposition = _PHASES[limit.phase]
+    phase, preposition = _PHASES.get(limit.phase, ("waiting", "for "))
     name = f"link {limit.name}" if "→" in limit.name else limit.name
     rounds = sum(number for each, number in counts if each.phase == limit.phase)
     of_all = f"({rounds} of {counted(sum(number for _, number in counts), 'round')})"

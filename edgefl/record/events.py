@@ -211,15 +211,9 @@ class EventLog:
         rows, number = self._rows, round + 1
         self.rounds += kind == "round_end"
         # Create the tuple directly, without the extra call of a named tuple's constructor.
-        rows.append(
-            _tuple(
-                Event,
-                (
-                    time, kind, number, client, dispatch, group, alpha, images, item, flow, source, target, bytes,
-                    seconds, flops, joules, value, detail,
-                ),
-            )
-        )  # fmt: skip
+        row = (time, kind, number, client, dispatch, group, alpha, images, item, flow, source, target, bytes, seconds,
+               flops, joules, value, detail)  # fmt: skip
+        rows.append(_tuple(Event, row))
         if self.watch is not None:
             self.watch(rows[-1])
         if len(self._rows) >= self.BATCH:

@@ -1,7 +1,7 @@
 """The metric by which the models of a run are compared."""
 
 import math
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 WORST = 1e30
 """The largest value of a metric of which lower values are better, in place of larger ones and NaN."""
@@ -20,11 +20,6 @@ class Metric(NamedTuple):
     @property
     def word(self) -> str:
         return self.title or self.name
-
-    @property
-    def named(self) -> Self:
-        """The same with its name in sentences, as in files."""
-        return self._replace(title=self.word)
 
     @property
     def is_accuracy(self) -> bool:

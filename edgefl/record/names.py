@@ -45,11 +45,7 @@ LABEL_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9+_.-]{0,98}[A-Za-z0-9+_-])?"
 """No separator, space or control character, no dot at either end. ASCII only, which all file systems encode alike."""
 
 SEED = "seed-"
-
-
-def seed_folder(seed: int) -> str:
-    """The name of a seed's folder inside its method's folder."""
-    return f"{SEED}{seed}"
+"""The beginning of the name of a seed's folder inside its method's folder."""
 
 
 def label_fault(label: str) -> str | None:

@@ -2,11 +2,10 @@
 
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
 
 from edgefl.errors import UserError
 from edgefl.files import aside, read_json, user_path, writing_output
@@ -69,7 +68,7 @@ class RunPaths:
         return self.inputs / f"{field}.py"
 
     def of(self, label: str, seed: int) -> SeedPaths:
-        return SeedPaths(self.root / label / names.seed_folder(seed))
+        return SeedPaths(self.root / label / f"{names.SEED}{seed}")
 
     def make(self, label: str, seed: int) -> SeedPaths:
         """Create the folder of these files and return them; the run directory itself must exist."""
@@ -147,14 +146,7 @@ def new_output_path(name: str | PathLike[str]) -> Path:
     return path
 
 
-@contextmanager
-def output_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file for an output; it replaces ``path`` when the block ends."""
-    with writing_output(output_path(path)) as file:
-        yield file
-
-
 def write_output(path: Path, content: str | bytes) -> None:
-    """Write an output as a whole. See :func:`output_file`."""
-    with output_file(path) as file:
+    """Write an output as a whole; it replaces ``path`` when it is complete."""
+    with writing_output(output_path(path)) as file:
         file.write(content.encode() if isinstance(content, str) else content)

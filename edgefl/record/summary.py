@@ -245,21 +245,12 @@ def write_summary(
     *,
     figures: Iterable[Any] = (),
 ) -> None:
-    """Write the file; the same results, one for each seed by label, give the same bytes.
-
-    ``figures`` are the user's quantities.
-    """
+    """Write the results of each seed by label; the same give the same bytes. ``figures`` are the user's quantities."""
     own = [{name: value for name, value in each._asdict().items() if isinstance(value, str)} for each in figures]
-    summary = Summary(
-        schema=SCHEMA,
-        scenario=scenario,
-        edgefl=__version__,
-        inputs=dict(sorted(inputs.items())),
-        software=dict(software),
-        chosen=tuple(results),
-        **({"figures": tuple(own)} if own else {}),
-        methods={label: tuple(each) for label, each in results.items()},
-    )
+    facts: dict[str, Any] = {"scenario": scenario, "inputs": dict(sorted(inputs.items())), "software": dict(software)}
+    facts |= {"figures": tuple(own)} if own else {}
+    methods = {label: tuple(each) for label, each in results.items()}
+    summary = Summary(schema=SCHEMA, edgefl=__version__, chosen=tuple(results), methods=methods, **facts)
     data = summary.model_dump(mode="json", by_alias=True, exclude_unset=True)
     write_file(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 

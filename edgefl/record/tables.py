@@ -51,13 +51,9 @@ class _EventFile(Listener):
             del self.waiting[:_ROW_GROUP]
 
     def write(self, events: Sequence[Event]) -> None:
-        columns = [
-            pa.array(values, type=field.type.value_type if pa.types.is_dictionary(field.type) else field.type).cast(
-                field.type
-            )
-            for field, values in zip(EVENTS, zip(*events, strict=True), strict=True)
-        ]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=EVENTS))
+        kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in EVENTS.types]
+        columns = [pa.array(values, kind) for values, kind in zip(zip(*events, strict=True), kinds, strict=True)]
+        self._writer.write_table(pa.Table.from_arrays(columns, EVENTS.names).cast(EVENTS))
 
 
 @contextmanager

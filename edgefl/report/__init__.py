@@ -1,13 +1,9 @@
 """Tables, pictures and sentences about a finished run, made from its run directory only."""
 
 from edgefl.report.comparison import comparison
-from edgefl.report.glance import glance, verdict
+from edgefl.report.glance import verdict
 from edgefl.report.pictures import write_pictures
-from edgefl.report.rows import Row, comparison_rows, none_completed_a_round
-from edgefl.report.run_result import RunResult
-from edgefl.report.table import Table
+from edgefl.report.rows import comparison_rows, none_completed_a_round
+from edgefl.report.shown_run import RunResult
 
-__all__ = [
-    "Row", "RunResult", "Table", "comparison", "comparison_rows", "glance", "none_completed_a_round", "verdict",
-    "write_pictures",
-]  # fmt: skip
+__all__ = ["RunResult", "comparison", "comparison_rows", "none_completed_a_round", "verdict", "write_pictures"]

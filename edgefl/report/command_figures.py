@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STEPS = {"all": "o", "head": "^"}
 """The markers of steps that train all parameters, and of those that train the head."""
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#4D4D4D", "#882255", "#B8B8B8")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#4D4D4D", "#882255", "#B8B8B8")
 BAND = 0.25
 """The relative error whose band is drawn."""
 
@@ -39,8 +39,8 @@ def predicted_figure(
     lower, upper = ([end * factor for end in ends] for factor in (1 - BAND, 1 + BAND))
     axes.fill_between(ends, lower, upper, color="black", alpha=0.08, linewidth=0, label=f"±{BAND:.0%}")
     for index, family in enumerate(sorted({point[0] for point in points})):
-        colour = _COLOURS[index % len(_COLOURS)]
-        filled, label = colour if index < len(_COLOURS) else "none", family
+        colour = COLOURS[index % len(COLOURS)]
+        filled, label = colour if index < len(COLOURS) else "none", family
         for kind, marker in markers.items():
             if mine := [point[2:] for point in points if point[:2] == (family, kind)]:
                 x, y = zip(*mine, strict=True)

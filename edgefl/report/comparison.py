@@ -19,23 +19,11 @@ from edgefl.report.paired import (
     figures_by_seed,
 )
 from edgefl.report.quantities import estimate, limit, unit_for
-from edgefl.report.rows import (
-    METRIC,
-    OUTCOME,
-    Row,
-    all_figures,
-    by_run,
-    comparison_rows,
-    described,
-    differing_values,
-    dimension_of,
-    named,
-    remarks,
-)
+from edgefl.report.rows import OUTCOME, Row, all_figures, comparison_rows, described, differing_values, named, remarks
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
-from edgefl.wording import counted, listed, span
+from edgefl.wording import by_run, counted, listed, span
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -123,16 +111,13 @@ def _differences(run: RunResult, what: str, standing: Comparison, name: str) -> 
     best = f"{standing.best} ({estimate(standing.means[standing.best], dimension)})"
     known = [each.interval if math.isfinite(each.interval.high) else None for each in found]
 
-    def p_values(head: str, values: Sequence[float | None]) -> Column:
-        return Column(head, [MISSING if value is None else f"{value:.2g}" for value in values])
-
+    p_values = {"p (t)": [each.p for each in found], "p (sign flips)": [each.sign_flip_p for each in found]}
     columns = [
         words("minus", shown),
         figures("difference", known, dimension, spread=True),
         words("decided", ["yes" if each.decided else "no" for each in found]),
         Column("confidence", [f"{100 * each.confidence:.4g} %" for each in found]),
-        p_values("p (t)", [each.p for each in found]),
-        p_values("p (sign flips)", [each.sign_flip_p for each in found]),
+        *(Column(head, [MISSING if p is None else f"{p:.2g}" for p in values]) for head, values in p_values.items()),
     ]
     if len(counts := {len(each.values) for each in found}) > 1:
         columns.append(Column("seeds", [str(len(each.values)) for each in found]))
@@ -211,18 +196,17 @@ def _is_shown(quantity: Quantity, rows: Sequence[Row]) -> bool:
 
 
 def _figure(quantity: Quantity, rows: Sequence[Row]) -> Column:
-    values = [row[quantity.place] for row in rows]
-    head = quantity.head.replace("metric", rows[0].metric.word) if quantity.unit == METRIC else quantity.head
-    return figures(head, values, dimension_of(quantity, rows[0]), spread=True)
+    head, dimension = rows[0].looks(quantity)
+    return figures(head, [row[quantity.place] for row in rows], dimension, spread=True)
 
 
 def _everything(rows: Sequence[Row]) -> list[Column]:
     """The columns of CSV."""
-    found = [hidden([row.run for row in rows], "run"), hidden([row.label for row in rows], "method")]
-    found.append(hidden([row.seeds for row in rows], "seeds"))
-    shown = [(each.place or each.name, each.name) for each in all_figures()]
-    shown = [(key, name) for key, name in shown if any(key in row.figures for row in rows)]
-    found += [hidden([row[key] or NO_ESTIMATE for row in rows], name) for key, name in shown]
+    facts = {"run": "run", "label": "method", "seeds": "seeds"}
+    found = [hidden([getattr(row, field) for row in rows], key) for field, key in facts.items()]
+    keys = {each.place or each.name: each.name for each in all_figures()}
+    shown = {key: name for key, name in keys.items() if any(key in row.figures for row in rows)}
+    found += [hidden([row[key] or NO_ESTIMATE for row in rows], name) for key, name in shown.items()]
     stops = [" ".join(f"{reason}:{count}" for reason, count in row.stops) for row in rows]
     return [*found, *targets(rows), hidden(stops, "stop")]
 
@@ -240,7 +224,5 @@ def _data(row: Row) -> dict[str, object]:
         **part(OUTCOME),
         "targets": [{row.metric.name: goal, **target_data(found, "seconds")} for goal, found in row.targets.items()],
         **part(QUANTITIES.values()),
-        "stop": [
-            {"reason": reason, "seeds": count, "message": row.messages.get(reason)} for reason, count in row.stops
-        ],
+        "stop": [{"reason": why, "seeds": count, "message": row.messages.get(why)} for why, count in row.stops],
     }

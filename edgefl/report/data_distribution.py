@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.report.command_figures import COLOURS
 from edgefl.report.figure_file import new_figure, plain
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ MOST_BARS = 128
 MOST_CATEGORIES = 256
 """Categories that are drawn as parts of bars."""
 # Okabe and Ito's palette for colour-blind readers, and three more; neighbours differ in lightness.
-_COLOURS = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#4D4D4D", "#F0E442", "#882255", "#B8B8B8"),
-)
+_COLOURS = [*COLOURS[:7], "#F0E442", *COLOURS[7:]]
 _PLAIN = "#4C78A8"
 _BINS = 24
 
@@ -47,7 +46,9 @@ def holdings_figure(
     if distances is not None:
         distributions.append((distances, "distance from the whole (total variation)", (0.0, 1.0)))
     if means is not None:
-        distributions.append((means, "mean target of a client", _range(means)))
+        low, high = float(np.nanmin(means)), float(np.nanmax(means))
+        ends = (low, high) if high > low else (low - 0.5, high + 0.5)
+        distributions.append((means, "mean target of a client", ends))
     grid = figure.add_gridspec(len(distributions), 2, width_ratios=(3.1, 1))
     bars = figure.add_subplot(grid[:, 0])
     parts = counts if counts is not None and counts.shape[1] <= MOST_CATEGORIES else None
@@ -60,19 +61,12 @@ def holdings_figure(
     return figure
 
 
-def _range(values: _Floats) -> tuple[float, float]:
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
-
-
 def _draw_bars(
     ax: Axes, sizes: _Integers, counts: _Integers | None, what: str, names: Sequence[str], *, by_size: bool
 ) -> None:
     clients = len(sizes)
-    shares = None
-    if counts is not None:
-        # In units of samples: targets of several labels or tokens have more counts than samples.
-        shares = counts * (sizes / np.maximum(counts.sum(axis=1), 1))[:, None]
+    # In units of samples: targets of several labels or tokens have more counts than samples.
+    shares = None if counts is None else counts * (sizes / np.maximum(counts.sum(axis=1), 1))[:, None]
     heights = sizes[:, None].astype(np.float64) if shares is None else shares
     if clients > MOST_NUMBERED:
         order = np.argsort(-sizes, kind="stable") if by_size or shares is None else _alike(shares)
@@ -112,7 +106,7 @@ def _alike(shares: _Floats) -> _Integers:
 
 def _colours(categories: int) -> list[Any]:
     if categories <= len(_COLOURS):
-        return list(_COLOURS[:categories])
+        return _COLOURS[:categories]
     import matplotlib as mpl
 
     return list(mpl.colormaps["turbo"](np.linspace(0.04, 0.96, categories)))
@@ -136,8 +130,8 @@ def _draw_key(ax: Axes, colours: list[Any], what: str, names: Sequence[str]) -> 
 def _draw_histogram(ax: Axes, values: _Floats, name: str, limits: tuple[float, float]) -> None:
     counts, edges = np.histogram(values[~np.isnan(values)], bins=_BINS, range=limits)
     ax.bar(edges[:-1], counts, np.diff(edges), align="edge", color=_PLAIN, edgecolor="white", linewidth=0.4)
-    ax.set_xlim(limits)
-    ax.set_xlabel(name, fontsize=9)
-    ax.set_ylabel("clients", fontsize=9)
+    ax.set(xlim=limits, xlabel=name, ylabel="clients")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set_fontsize(9)
     ax.tick_params(labelsize=8)
     plain(ax, "y")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from edgefl.errors import UserError
-from edgefl.record.paths import output_file, output_path
+from edgefl.files import writing_output
+from edgefl.record.paths import output_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> Figure:
-    """Return a matplotlib figure with these options of its class, without pyplot, so no window system is needed.
-
-    Notebooks show it, although only pyplot would register matplotlib's figures there.
-    """
+    """A matplotlib figure with these options of its class, without pyplot and its windows; notebooks show it, too."""
     from matplotlib.figure import Figure
 
     class Picture(Figure):
@@ -42,9 +40,8 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
     import matplotlib
 
     undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context(
-        {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "edgefl"}
-    ):
+    settings: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "edgefl"}
+    with matplotlib.rc_context(settings):
         figure.savefig(file, dpi=160, format=form, metadata=undated.get(form))
 
 
@@ -69,7 +66,7 @@ def figure_path(name: str | PathLike[str]) -> Path:
 
 def write_figure(figure: Figure, path: Path) -> None:
     """Draw a figure into a file that the user named; the file extension sets the format, PNG without one."""
-    with output_file(figure_path(path)) as file:
+    with writing_output(figure_path(path)) as file:
         draw(figure, file, _form(path))
 
 

@@ -9,6 +9,7 @@ from statistics import median
 
 from edgefl.record.figures import COSTS, QUANTITIES, figure
 from edgefl.record.summary import SeedResult
+from edgefl.record.tables import read_events
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
 from edgefl.report.paired import FEWEST_SEEDS, Comparison, compare_metric, compare_target, compared, figures_by_seed
@@ -159,11 +160,9 @@ def answers(run: RunResult) -> list[str]:
     """The best method, and the first method at each target; without training the cheapest method of a round."""
     only = f"only the baseline {listed(run.baselines)} ran" if run.baselines == run.labels else ""
     if not run.trained:
-        return [
-            f"Least {COSTS[kind]} a round:  {_standing(standing, kind)}"
-            for kind, standing in _per_round(run).items()
-            if standing is not None
-        ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
+        least = {COSTS[kind]: _standing(each, kind) for kind, each in _per_round(run).items() if each is not None}
+        nothing = f"There is nothing to compare: {only or 'no method completed a round with every seed'}."
+        return [f"Least {name} a round:  {answer}" for name, answer in least.items()] or [nothing]
     limits, rounds = limits_of(run), {each.rounds for label in run.compared for each in run.moments[label]}
     after = "1 round" if rounds == {1} else f"{span(rounds)} rounds"
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {after}:"
@@ -204,8 +203,6 @@ def _never_trained(run: RunResult, label: str) -> str:
     """How many clients kept the first model, if each has its own: ``; 10 of 20 clients never trained``."""
     if run.entry(label).get("method") != "local" or not all(run.of(label, s).events.is_file() for s in run.seeds):
         return ""
-    from edgefl.record.tables import read_events  # imports pyarrow
-
     clients, left = run.scenario["data"]["clients"], set()
     for each in run.moments[label]:
         events = read_events(run.of(label, each.seed).events, ["compute_end", "compute_partial"])

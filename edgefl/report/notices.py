@@ -49,10 +49,8 @@ def _batteries(run: RunResult) -> str:
 
 def _absent(run: RunResult) -> str:
     found = [each.absent or Absent(away=0, unselected=0) for label in run.compared for each in run.results[label]]
-    reasons = {
-        "never available when clients were selected": [each.away for each in found],
-        "never selected": [each.unselected for each in found],
-    }
+    away, unselected = [each.away for each in found], [each.unselected for each in found]
+    reasons = {"never available when clients were selected": away, "never selected": unselected}
     known = {why: span(counts) for why, counts in reasons.items() if any(counts)}
     clients = run.option("data.clients")
     if not known or not clients:

@@ -13,10 +13,10 @@ from edgefl.errors import UserError
 from edgefl.record.figures import finite, spent_by_round
 from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import by_run, described, named
+from edgefl.report.rows import described, named
 from edgefl.report.run_result import RunResult
 from edgefl.report.table import MISSING, Column, Table, hidden, words
-from edgefl.wording import grouped
+from edgefl.wording import by_run, grouped
 from edgefl.yaml_file import read_yaml
 
 

@@ -92,7 +92,9 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
         return Unit("", 1.0)
     if dimension == "number":
         return Unit("", 1.0, max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(largest)))) if largest else 0)
-    ladder = LADDERS.get(dimension) or _ladder(dimension)
+    kind = QUANTITIES[dimension].unit if dimension in QUANTITIES else dimension  # else it is a symbol, such as g
+    larger = [(kind, 1.0), (f"k{kind}", 1e3), (f"M{kind}", 1e6)]
+    ladder = LADDERS.get(dimension) or LADDERS.get(kind) or larger
     least = ("s", 1.0) if dimension == "seconds" and not largest else ladder[0]
     steps = [step for step in ladder if largest >= FROM.get(*step)] or [least]
     while len(steps) > 1 and min(sizes) < 10 * steps[-2][1] and largest < 1e5 * steps[-2][1]:
@@ -101,12 +103,6 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     figure = largest / scale
     decimals = 0 if figure == 0 or symbol == "B" else max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(figure))))
     return Unit(symbol, scale, decimals)
-
-
-def _ladder(dimension: str) -> list[tuple[str, float]]:
-    """The units of a quantity by its name, or of another unit by its symbol."""
-    unit = QUANTITIES[dimension].unit if dimension in QUANTITIES else dimension
-    return LADDERS.get(unit) or [(prefix + unit, scale) for prefix, scale in (("", 1.0), ("k", 1e3), ("M", 1e6))]
 
 
 def quantity(value: float, dimension: str) -> str:

@@ -69,6 +69,12 @@ class Row:
         """Return a figure; ``None`` if a seed has no value."""
         return self.figures.get(path)
 
+    def looks(self, quantity: Quantity) -> tuple[str, str]:
+        """The heading of a figure, and the dimension in which it is shown."""
+        if quantity.unit != METRIC:
+            return quantity.head, quantity.unit
+        return quantity.head.replace("metric", self.metric.word), self.metric.dimension
+
     def total(self, path: str) -> int:
         """Return the sum of a count over the seeds."""
         found = self[path]
@@ -92,7 +98,10 @@ def named(runs: Sequence[RunResult]) -> dict[str, RunResult]:
     """The runs by unique names: their scenarios', the values that differ, the folders', or the paths."""
     own, *others = zip(*(run.names for run in runs), strict=True)
     numbered = [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
-    choices = (own, _names_by_values(runs), *others, numbered)
+    values = differing_values(runs)
+    few = values if 0 < len(values) <= MOST_PATHS else {"": [""] * len(runs)}
+    by_values = [", ".join(map("=".join, zip(few, each, strict=True))) for each in zip(*few.values(), strict=True)]
+    choices = (own, by_values, *others, numbered)
     return dict(zip(next(names for names in choices if len(set(names)) == len(runs)), runs, strict=True))
 
 
@@ -100,14 +109,6 @@ def named_methods(runs: Sequence[RunResult]) -> list[tuple[RunResult, str, str]]
     """Each method of each run: the run, the label, and its name, which begins with the run's if there are several."""
     names = [(name, run, label) for name, run in named(runs).items() for label in run.labels]
     return [(run, label, f"{name}: {label}" if len(runs) > 1 else label) for name, run, label in names]
-
-
-def _names_by_values(runs: Sequence[RunResult]) -> list[str]:
-    """Each run's values of the paths of the scenario that differ; empty texts if they are many."""
-    values = differing_values(runs)
-    if not 0 < len(values) <= MOST_PATHS:
-        return [""] * len(runs)
-    return [", ".join(map("=".join, zip(values, each, strict=True))) for each in zip(*values.values(), strict=True)]
 
 
 def differing_values(runs: Sequence[RunResult]) -> dict[str, list[str]]:
@@ -192,11 +193,6 @@ def described(runs: Sequence[RunResult]) -> list[dict[str, object]]:
     ]
 
 
-def dimension_of(quantity: Quantity, row: Row) -> str:
-    """The dimension in which a figure of a row is shown."""
-    return row.metric.dimension if quantity.unit == METRIC else quantity.unit
-
-
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
     metric, measured = run.metric, results if run.trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
@@ -239,13 +235,8 @@ def goals(rows: Sequence[Row]) -> list[float]:
     return sorted({goal for row in rows for goal in row.targets}, reverse=rows[0].metric.better == "lower")
 
 
-ENDS = {
-    "rounds": "last round",
-    "target": "last target",
-    "trained": "last trained round",
-    "stalled": "stall",
-    "diverged": "divergence",
-}
+ENDS = {"rounds": "last round", "target": "last target", "trained": "last trained round"}
+ENDS |= {"stalled": "stall", "diverged": "divergence"}
 """What ended a run, in words; budgets have the names of their quantities."""
 
 
@@ -311,15 +302,3 @@ def _lost_work(row: Row) -> list[str]:
     if 0 < lost < of:
         found.append(f"updates of late or lost clients: {lost} of {of}")
     return [f"{listed(found)}{f' (all {row.seeds} seeds)' if row.seeds > 1 else ''}"] if found else []
-
-
-def by_run(sentences: dict[str, list[str]]) -> list[str]:
-    """The sentences of several runs, each with the names of its runs in front, if it is not one of all runs.
-
-    >>> by_run({"lr=0.1": ["One seed."], "lr=0.2": ["b wins.", "One seed."]})
-    ['One seed.', 'lr=0.2: b wins.']
-    """
-    return [
-        line if len(runs) == len(sentences) else f"{', '.join(runs)}: {line}"
-        for line, runs in grouped((line, run) for run, lines in sentences.items() for line in lines).items()
-    ]

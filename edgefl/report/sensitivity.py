@@ -131,8 +131,8 @@ class Sensitivity:
 
     def _goes_on(self, label: str, result: SeedResult, question: Question, condition: Condition) -> bool:
         """Whether a budget allows training after the last round that the run trained."""
-        spent = self._curves[label, result.seed, condition].spent.get(question.kind)
-        return spent is not None and bool((spent[-1:] < question.amount).any()) and result.stop.reason != "rounds"
+        spent = self._curves[label, result.seed, condition].spent.get(question.kind, ())
+        return result.stop.reason != "rounds" and any(last < question.amount for last in spent[-1:])
 
 
 def read_sensitivity(run: RunResult) -> Sensitivity | None:
@@ -196,16 +196,12 @@ DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high":
 
 def robustness_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     """For each run with targets or budgets that was timed under other conditions a sentence and a grid for each."""
-    return [
-        {
-            "name": name,
-            "sentences": robustness(found),
-            "grids": [_grid(found, question) for question in found.questions],
-            "notes": kept_decisions(found),
-        }
-        for name, run in named(runs).items()
-        if (found := read_sensitivity(run)) is not None and run.trained and found.questions
-    ]
+    data = []
+    for name, run in named(runs).items():
+        if (found := read_sensitivity(run)) is not None and run.trained and found.questions:
+            grids = [_grid(found, question) for question in found.questions]
+            data.append({"name": name, "sentences": robustness(found), "grids": grids, "notes": kept_decisions(found)})
+    return data
 
 
 def _grid(found: Sensitivity, question: Question) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 from edgefl.errors import UserError
 from edgefl.record import SeedPaths
 from edgefl.record.names import SWEEP_TABLE
-from edgefl.record.summary import SeedResult
+from edgefl.record.tables import read_settings
 from edgefl.report.rows import short_paths
 from edgefl.report.run_result import RunResult
+from edgefl.wording import grouped
 
 
 class SettingResult(RunResult):
@@ -24,14 +25,11 @@ class SettingResult(RunResult):
         first = runs[0]
         self.path, self.given = first.path, folder
         self.summary = {**first.summary, "scenario": name}
-        self.results: dict[str, tuple[SeedResult, ...]] = {
-            label: tuple(
-                sorted((each for run in runs for each in run.results.get(label, ())), key=lambda each: each.seed)
-            )
-            for label in dict.fromkeys(label for run in runs for label in run.results)
-        }
-        self.scenario: dict[str, Any] = first.scenario
-        self._runs = {(label, each.seed): run for run in runs for label in run.results for each in run.results[label]}
+        every = [(label, each, run) for run in runs for label, results in run.results.items() for each in results]
+        by_label = grouped((label, each) for label, each, _ in every)
+        self.results = {label: tuple(sorted(found, key=lambda each: each.seed)) for label, found in by_label.items()}
+        self.scenario = first.scenario
+        self._runs = {(label, each.seed): run for label, each, run in every}
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -43,27 +41,20 @@ class SettingResult(RunResult):
 
 
 def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
-    """The run of a run directory; for a sweep's folder, one run for each setting that has finished jobs.
-
-    Unless ``together``, each job's run is one.
-    """
+    """The run of a run directory; of a sweep's folder, one for each setting, or unless ``together`` for each job."""
     file = path / SWEEP_TABLE
     if not file.is_file():
         return [RunResult(path)]
-    from edgefl.record.tables import read_settings
 
-    settings: dict[str, dict[str, Any]] = {}
-    jobs: dict[str, list[str]] = {}
-    for job, setting in read_settings(file).items():
+    def named(setting: Mapping[str, Any]) -> str:
         short = short_paths(list(setting))
-        values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in setting.values())
-        name = ", ".join(f"{short[each]}={value}" for each, value in zip(setting, values, strict=True))
-        name = name or path.resolve().name
-        settings[name] = setting
-        jobs.setdefault(name, []).append(job)
+        texts = [each if isinstance(each, str) else json.dumps(each, default=str) for each in setting.values()]
+        return ", ".join(map("=".join, zip(short.values(), texts, strict=True))) or path.resolve().name
+
+    jobs = grouped((named(setting), (setting, job)) for job, setting in read_settings(file).items())
     if not jobs:
         raise UserError("expected the jobs of a sweep, found none", file=str(file))
-    runs = {name: [RunResult(path / "jobs" / job) for job in named] for name, named in jobs.items()}
+    runs = {name: [RunResult(path / "jobs" / job) for _, job in of] for name, of in jobs.items()}
     if not together:
         return [run for each in runs.values() for run in each]
-    return [SettingResult(name, settings[name], each, path) for name, each in runs.items()]
+    return [SettingResult(name, jobs[name][-1][0], each, path) for name, each in runs.items()]

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
+from edgefl.experiment.step_costs import scaled_step
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
@@ -43,10 +44,9 @@ def with_bandwidth(setup: Setup, factor: float) -> Setup:
 
 def with_draw(setup: Setup, draw: int) -> Setup:
     """Draw the shares in queues (``queue: fifo``) again; 0 is the run's own draw."""
-    queue = setup.transport.queue
-    return (
-        setup if queue is None else replace(setup, transport=replace(setup.transport, queue=replace(queue, draw=draw)))
-    )
+    if (queue := setup.transport.queue) is None:
+        return setup
+    return replace(setup, transport=replace(setup.transport, queue=replace(queue, draw=draw)))
 
 
 def varied(scenario: Scenario, path: str, factor: float) -> Scenario:
@@ -136,13 +136,8 @@ def with_larger_model(setup: Setup, factor: float, *, steps: Mapping[StepKey, St
 
 
 def larger_step(step: StepCost, factor: float) -> StepCost:
-    """A step with ``factor`` times the FLOPs and bytes in the same number of operators."""
-    return replace(
-        step,
-        operators=tuple(replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in step.operators),
-        training_flops=step.training_flops * factor,
-        peak_memory_bytes=round(step.peak_memory_bytes * factor),
-    )
+    """A :func:`~edgefl.experiment.step_costs.scaled_step` with ``factor`` times the peak memory."""
+    return replace(scaled_step(step, factor), peak_memory_bytes=round(step.peak_memory_bytes * factor))
 
 
 def _with_profiles(setup: Setup, change: Callable[[DeviceProfile], DeviceProfile]) -> Setup:

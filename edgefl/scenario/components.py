@@ -136,18 +136,16 @@ Task = Annotated[SerializeAsAny[TaskPart], _read_at("task", partial(chosen_part,
 Data = Annotated[SerializeAsAny[DataSpec], _read_at("data", data_set)]
 
 
-def _reader(section: Section[Any], field: str) -> PlainValidator:
+def _reads(section: Section[Any], field: str) -> PlainValidator:
     return PlainValidator(partial(section.read, field=field), json_schema_input_type=Any)
 
 
-def _writer(section: Section[Any]) -> PlainSerializer:
+def _writes(section: Section[Any]) -> PlainSerializer:
     return PlainSerializer(section.write, return_type=dict[str, Any])
 
 
-Model = Annotated[Named[ModelSpec], _reader(MODEL_SECTION, "model"), _writer(MODEL_SECTION)]
+Model = Annotated[Named[ModelSpec], _reads(MODEL_SECTION, "model"), _writes(MODEL_SECTION)]
 
-Selection = Annotated[Named[SelectorSpec], _reader(SELECTION_SECTION, "training.selection"), _writer(SELECTION_SECTION)]
+Selection = Annotated[Named[SelectorSpec], _reads(SELECTION_SECTION, "training.selection"), _writes(SELECTION_SECTION)]
 
-Bandwidth = Annotated[
-    Named[BandwidthSpec], _reader(BANDWIDTH_SECTION, "training.bandwidth"), _writer(BANDWIDTH_SECTION)
-]
+Bandwidth = Annotated[Named[BandwidthSpec], _reads(BANDWIDTH_SECTION, "training.bandwidth"), _writes(BANDWIDTH_SECTION)]

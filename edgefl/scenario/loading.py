@@ -22,7 +22,6 @@ from edgefl.scenario.overrides import (
     anchored,
     blaming_changes,
     code_in,
-    found_below,
     overridden,
     parse_overrides,
 )
@@ -131,7 +130,7 @@ def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: P
     """The contents of a scenario file with changes and with absolute paths."""
     changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
     root = changed["data"].get("root") if isinstance(changed.get("data"), Mapping) else None
-    changed = found_below(changed, data_root(root if isinstance(root, str) else None))
+    changed = anchored(changed, data_root(root if isinstance(root, str) else None), only_files=True)
     _refuse_not_finite(changed)
     without_removed(changed)
     return changed

@@ -32,7 +32,10 @@ class ScenarioMethod:
     optimizer: str | None = field(init=False, metadata={"names": "code"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "optimizer", _own_optimizer(self.entry))
+        section: Any = self.entry
+        for key in ("local", "optimizer", "python"):
+            section = section.get(key) if isinstance(section, Mapping) else None
+        object.__setattr__(self, "optimizer", section)
 
     @property
     def scheduler(self) -> BlockSchedulerSpec | None:
@@ -110,12 +113,6 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
     entry = {key: option for key, option in data.items() if key != "scheduler"}
     scheduler = SCHEDULER_SECTION.read(data["scheduler"], f"{field}.scheduler") if "scheduler" in data else None
     return ScenarioMethod(label, entry, scheduler, data["python"])
-
-
-def _own_optimizer(section: Any) -> Any:
-    for key in ("local", "optimizer", "python"):
-        section = section.get(key) if isinstance(section, Mapping) else None
-    return section
 
 
 def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:

@@ -46,6 +46,8 @@ _SECTIONS: dict[str, Registry[Any]] = {"data": DATA_SETS, "model": MODELS}
 def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False) -> dict[str, Any]:
     """A copy of a scenario's data in which relative paths start at ``folder``; absolute paths are unchanged.
 
+    With ``only_files`` these are only paths of files and folders that exist there.
+
     >>> anchored({"data": {"root": "images"}, "fleet": [{"profile": "raspberry-pi-5"}]}, Path("/home/me"))
     {'data': {'root': '/home/me/images'}, 'fleet': [{'profile': 'raspberry-pi-5'}]}
     """
@@ -89,11 +91,6 @@ def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Place]:
                 if section == "data" and "test_data" in naming and options.get("test") not in ("whole", "partitioned"):
                     found["data.test"] = naming["test_data"]
     return found
-
-
-def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A copy in which paths of files that are still relative, and exist in ``folder``, start at ``folder``."""
-    return anchored(data, folder, only_files=True) if folder.is_dir() else dict(data)
 
 
 def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from edgefl.options import Options
 from edgefl.record.figures import Quantity
 from edgefl.record.metric import Metric
 from edgefl.registry import Unread
-from edgefl.scenario.components import Data, Model, Task, built_at, within
+from edgefl.scenario.components import Data, Model, Task, built_at, errors_at
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.sections import (
     Budgets,
@@ -136,25 +136,13 @@ class Scenario(Options):
     @classmethod
     def _labels_for_the_task(cls, data: DataSpec, info: ValidationInfo) -> DataSpec:
         task = info.data.get("task")
-        try:
+        with errors_at("data"):
             return data if task is None else data.for_task(task)
-        except UserError as error:
-            raise within(error, "data") from None
 
     @field_validator("fleet")
     @classmethod
     def _embed_profiles(cls, groups: tuple[FleetGroup, ...]) -> tuple[FleetGroup, ...]:
-        embedded = []
-        for index, group in enumerate(groups):
-            field = f"fleet.{index}"
-            try:
-                embedded.append(with_profile(group, field=field))
-            except UserError as error:
-                if error.file is None:
-                    raise
-                # The error is in another file; the scenario's name is added later.
-                raise UserError(str(error), field=f"{field}.profile") from None
-        return tuple(embedded)
+        return tuple(with_profile(group, field=f"fleet.{index}") for index, group in enumerate(groups))
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

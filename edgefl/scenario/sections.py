@@ -147,9 +147,8 @@ def check_targets(targets: Sequence[Target], metric: Metric) -> None:
             message = f"expected {metric.name}, the task's metric, found {target.metric}"
             raise UserError(message, field=f"{field}.metric")
         if getattr(target, bound) is None:
-            raise UserError(
-                f"expected {bound}, because {metric.better} values of {metric.name} are better", field=field
-            )
+            message = f"expected {bound}, because {metric.better} values of {metric.name} are better"
+            raise UserError(message, field=field)
         if metric.share and target.value > 1:
             raise UserError(f"expected a share in (0, 1], found {target.value:g}", field=f"{field}.{bound}")
 

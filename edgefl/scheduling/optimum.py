@@ -132,13 +132,11 @@ def _point(costs: ClientCosts, updates: int, seconds: float) -> Point:
     if math.isfinite(able.server_up):
         begins = _some(earliest)
         parts = (able.up_bits / able.server_up) * _inside(begins[:, None] - earliest, up)
-        needed, length = _least(parts, updates), seconds - begins
-        lacking = max(lacking, float((needed - length * (1 + 1e-12)).max()))
+        lacking = max(lacking, _lacking(parts, updates, seconds - begins))
     if math.isfinite(able.server_down):
         ends, first = _some(latest), able.start.min()
         parts = (able.down_bits / able.server_down) * _inside(latest - np.maximum(ends[:, None], able.start), down)
-        needed, length = _least(parts, updates), ends - first
-        lacking = max(lacking, float((needed - length * (1 + 1e-12)).max()))
+        lacking = max(lacking, _lacking(parts, updates, ends - first))
     return Point(seconds, lacking)
 
 
@@ -155,5 +153,6 @@ def _some(moments: Numbers) -> Numbers:
     return ordered[np.linspace(0, len(ordered) - 1, WINDOWS).astype(np.int64)]
 
 
-def _least(parts: Numbers, updates: int) -> Numbers:
-    return np.asarray(np.partition(parts, updates - 1, axis=1)[:, :updates].sum(axis=1))
+def _lacking(parts: Numbers, updates: int, length: Numbers) -> float:
+    needed = np.partition(parts, updates - 1, axis=1)[:, :updates].sum(axis=1)
+    return float((needed - length * (1 + 1e-12)).max())

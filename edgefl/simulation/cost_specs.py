@@ -101,19 +101,19 @@ class ComputeSeconds:
     """The seconds of one method's local training, round by round."""
 
     def __init__(self, spec: SecondsCost, method: str, seed: int, clients: int) -> None:
-        self._range = spec.methods[method]
+        self._low, self._high = spec.methods[method].low, spec.methods[method].high
         self._redraw = spec.redraw
         self._place = lru_cache(1)(lambda draw: generator(seed, "compute seconds", draw).random(clients))
 
     def times(self, factor: float) -> ComputeSeconds:
-        other, low, high = copy(self), self._range.low * factor, self._range.high * factor
-        other._range = self._range.model_copy(update={"low": low, "high": high})
+        other = copy(self)
+        other._low, other._high = self._low * factor, self._high * factor
         return other
 
     def of(self, round: int) -> NDArray[np.float64]:
         """Every client's seconds in a round (from 0), shape ``[clients]``."""
         place = self._place(0 if self._redraw is None else round // self._redraw)
-        return np.asarray(self._range.low + (self._range.high - self._range.low) * place, np.float64)
+        return np.asarray(self._low + (self._high - self._low) * place, np.float64)
 
 
 FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 0.2}}

@@ -1,6 +1,6 @@
 """Radios and batteries of devices that take part: tails, promotions, and the exact time at which a battery is empty."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -16,77 +16,6 @@ from edgefl.units import slack
 
 Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]
 """Called with client, round, kind of energy, seconds and joules."""
-
-
-class Radios:
-    """Charges each promotion and each tail once, for any sequence of transfers.
-
-    After its last transfer a radio stays in its tail for the profile's seconds. A transfer that begins in the tail ends
-    it and needs no promotion; one that begins later needs one. Parallel transfers share both.
-    """
-
-    def __init__(self, env: Clock, device: Callable[[int], DeviceProfile], note: Note) -> None:
-        self._env = env
-        self.device = device
-        self._note = note
-        self._busy: Counter[int] = Counter()
-        self._quiet: dict[int, tuple[float, int]] = {}
-        self._dead: set[int] = set()
-
-    def starts(self, client: int, round: int) -> None:
-        radio = self.device(client).power.radio
-        if radio.tail is None and not radio.promotion:
-            return
-        self._dead.discard(client)
-        self._busy[client] += 1
-        if self._busy[client] == 1 and not self._end_tail(client):
-            self._note(client, round, "promotion", 0.0, promotion_joules(self.device(client)))
-
-    def ends(self, client: int, round: int) -> None:
-        if client not in self._busy:
-            return
-        self._busy[client] -= 1
-        if self._busy[client]:
-            return
-        del self._busy[client]
-        tail = self.device(client).power.radio.tail
-        if tail is not None and tail.seconds > 0 and client not in self._dead:
-            quiet = self._quiet[client] = (self._env.now, round)
-
-            def over(_: object) -> None:
-                if self._quiet.get(client) is quiet:
-                    self._end_tail(client)
-
-            self._env.alarm(tail.seconds).callbacks.append(over)
-
-    def dies(self, client: int) -> None:
-        """The device has no power left: its tail ends, and aborted transfers have no tail."""
-        self._end_tail(client)
-        self._dead.add(client)
-
-    def settle(self) -> None:
-        """The run ends: charge the tails in progress."""
-        for client in sorted(self._quiet):
-            self._end_tail(client)
-
-    def watts(self, client: int) -> float:
-        """Watts of the client's radio in its tail now; 0 outside a tail."""
-        tail = self.device(client).power.radio.tail
-        return tail_joules(self.device(client), tail.seconds) / tail.seconds if tail and client in self._quiet else 0.0
-
-    def pending(self, client: int) -> float:
-        """Joules of the client's present tail that have not been charged yet."""
-        if client not in self._quiet:
-            return 0.0
-        return tail_joules(self.device(client), self._env.now - self._quiet[client][0])
-
-    def _end_tail(self, client: int) -> bool:
-        if client not in self._quiet:
-            return False
-        since, round = self._quiet.pop(client)
-        seconds = self._env.now - since
-        self._note(client, round, "tail", seconds, tail_joules(self.device(client), seconds))
-        return True
 
 
 _FASTEST = 1e12
@@ -106,26 +35,32 @@ class _Drain:
 class Power:
     """The radios of a fleet, and its batteries: one timer for each battery that is being drained.
 
-    A transfer's power depends on its rate, which the network solves repeatedly. The timer is therefore set for the
-    earliest time at which the battery could be empty, at the highest rate that the path's links allow now. At that time
-    the exact integral gives the remaining energy, and the timer is set again. These times converge to the true one from
+    Each promotion and each tail of a radio is charged once, for any sequence of transfers. After its last transfer a
+    radio stays in its tail for the profile's seconds. A transfer that begins in the tail ends it and needs no
+    promotion; one that begins later needs one. Parallel transfers share both.
+
+    A transfer's power depends on its rate, which the network solves repeatedly. A battery's timer is therefore set for
+    the earliest time at which it could be empty, at the highest rate that the path's links allow now. At that time the
+    exact integral gives the remaining energy, and the timer is set again. These times converge to the true one from
     below. A change of capacity also sets the timer again.
     """
 
-    def __init__(self, env: Clock, charges: Charges, network: Network, radios: Radios) -> None:
-        self._env = env
+    def __init__(
+        self, env: Clock, charges: Charges, network: Network, device: Callable[[int], DeviceProfile], note: Note
+    ) -> None:
+        self._env, self._network, self._device, self._note = env, network, device, note
         self.charges = charges
-        self._network = network
-        self.radios = radios
         self.emptied: dict[int, float] = {}  # when each client's battery first ran empty
         self._drains: dict[int, _Drain] = {}
         self._flows: defaultdict[int, list[Flow]] = defaultdict(list)
+        self._quiet: dict[int, tuple[float, int]] = {}  # when a radio's tail began, and its round
+        self._dead: set[int] = set()  # clients whose device has no power left, until a transfer begins
         self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
 
     def enter(self, client: int, on_empty: Callable[[], None]) -> None:
         self.charges.enter(client, self._env.now)
         if self.charges.has(client):
-            self._drains[client] = _Drain(on_empty, idle_joules(self.radios.device(client), 1.0), self._env.now)
+            self._drains[client] = _Drain(on_empty, idle_joules(self._device(client), 1.0), self._env.now)
             self._arm(client)
 
     def leave(self, client: int) -> None:
@@ -136,22 +71,44 @@ class Power:
         """From now on it computes with so many watts, or waits; its earlier energy has been charged."""
         drain = self._drains.get(client)
         if drain is not None:
-            drain.watts = idle_joules(self.radios.device(client), 1.0) if watts is None else watts
+            drain.watts = idle_joules(self._device(client), 1.0) if watts is None else watts
             drain.since = self._env.now
             self._arm(client)
 
     def flow_started(self, client: int, round: int, flow: Flow) -> None:
-        self.radios.starts(client, round)
-        if self.charges.has(client):
-            self._flows[client].append(flow)
-            self._arm(client)
+        radio, flows = self._device(client).power.radio, self._flows[client]
+        self._dead.discard(client)
+        if not flows and (radio.tail or radio.promotion) and not self._end_tail(client):
+            self._note(client, round, "promotion", 0.0, promotion_joules(self._device(client)))
+        flows.append(flow)
+        self._arm(client)
 
     def flow_over(self, client: int, round: int, flow: Flow) -> None:
         """The transfer has ended, and was charged."""
-        self.radios.ends(client, round)
-        if self.charges.has(client):
-            self._flows[client].remove(flow)
-            self._arm(client)
+        tail, flows = self._device(client).power.radio.tail, self._flows[client]
+        flows.remove(flow)
+        if not flows and tail is not None and tail.seconds > 0 and client not in self._dead:
+            quiet = self._quiet[client] = (self._env.now, round)
+
+            def over(_: object) -> None:
+                if self._quiet.get(client) is quiet:
+                    self._end_tail(client)
+
+            self._env.alarm(tail.seconds).callbacks.append(over)
+        self._arm(client)
+
+    def settle(self) -> None:
+        """The run ends: charge the tails in progress."""
+        for client in sorted(self._quiet):
+            self._end_tail(client)
+
+    def _end_tail(self, client: int) -> bool:
+        if client not in self._quiet:
+            return False
+        since, round = self._quiet.pop(client)
+        seconds = self._env.now - since
+        self._note(client, round, "tail", seconds, tail_joules(self._device(client), seconds))
+        return True
 
     def capacity_changed(self, link: int) -> None:
         """A link's capacity changed, so transfers over it may draw more power than predicted."""
@@ -162,7 +119,9 @@ class Power:
     def left(self, client: int) -> float:
         """The remaining joules of the client's battery."""
         drain, now = self._drains.get(client), self._env.now
-        drawn = self.radios.pending(client)
+        drawn = 0.0
+        if client in self._quiet:
+            drawn = tail_joules(self._device(client), now - self._quiet[client][0])
         if drain is not None:
             drawn += drain.watts * (now - drain.since)
         for flow in self._flows[client]:
@@ -173,7 +132,7 @@ class Power:
         """What became of the batteries until now, by device."""
         left, found = self.charges.left(self._env.now), dict[str, list[int]]()
         for client in np.flatnonzero(np.isfinite(left)).tolist():
-            found.setdefault(self.radios.device(client).name, []).append(client)
+            found.setdefault(self._device(client).name, []).append(client)
         uses = {}
         for device, clients in found.items():
             empty = [client for client in clients if client in self.emptied]
@@ -203,18 +162,20 @@ class Power:
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
         direction = flow.tag.direction  # type: ignore[attr-defined]
-        return transfer_joules(self.radios.device(client), direction, self._env.now - flow.started, flow.delivered)
+        return transfer_joules(self._device(client), direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
         drain = self._drains.get(client)
         if drain is None:
             return
         drain.timer += 1
-        timer, most = drain.timer, drain.watts + self.radios.watts(client)
+        timer, most, tail = drain.timer, drain.watts, self._device(client).power.radio.tail
+        if tail is not None and client in self._quiet:
+            most += tail_joules(self._device(client), tail.seconds) / tail.seconds
         for flow in self._flows[client]:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
             direction = flow.tag.direction  # type: ignore[attr-defined]
-            most += transfer_joules(self.radios.device(client), direction, 1.0, min(rate, _FASTEST) / 8)
+            most += transfer_joules(self._device(client), direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))
@@ -227,7 +188,8 @@ class Power:
             return
         # Set the battery to empty first: the round may close, and other clients may be picked, while the device leaves
         # it.
-        self.radios.dies(client)
+        self._end_tail(client)
+        self._dead.add(client)  # aborted transfers have no tail
         self._dying, self._last = client, float(self.charges.joules[client])
         self.charges.run_empty(client)
         self.emptied.setdefault(client, self._env.now)

@@ -152,7 +152,6 @@ class Broadcasting:
     def __init__(self, world: World) -> None:
         self._world = world
         self._unused: dict[int, Broadcast] = {}
-        self._under_way: list[Broadcast] = []
 
     def begin(self, round: int, cohort: Collection[int]) -> None:
         world, setup = self._world, self._world.setup
@@ -163,8 +162,7 @@ class Broadcasting:
         for client in sorted(set(available.nonzero()[0].tolist()) - set(cohort)):
             if world.work.of(client, blocks).fits:
                 self._not_used(client)
-                self._unused[client] = broadcast = Broadcast(world, client, round)
-                self._under_way.append(broadcast)
+                self._unused[client] = Broadcast(world, client, round)
 
     def begins(self, client: int, alpha: int) -> None:
         """The client takes part, and is sent the last ``alpha`` blocks."""
@@ -173,9 +171,8 @@ class Broadcasting:
         self._unused.pop(client, None)
 
     def round_closes(self) -> None:
-        for broadcast in self._under_way:
+        for broadcast in self._unused.values():
             broadcast.drop()
-        self._under_way = []
 
     def _not_used(self, client: int) -> None:
         broadcast = self._unused.pop(client, None)

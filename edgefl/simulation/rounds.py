@@ -20,6 +20,8 @@ from edgefl.training.faults import Diverged, NotTrained, blaming
 from edgefl.training.job import Evaluation, Mixing
 from edgefl.units import at_most
 
+Participants = Sequence[Participation]
+
 EMA_DECAY = 0.9
 """FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 a_t of the accuracy a_t; here it is of the task's metric."""
 
@@ -73,11 +75,7 @@ class RoundBook:
         return len(self.rows)
 
     def close(
-        self,
-        round: int,
-        participants: Sequence[Participation],
-        arrived: Sequence[Participation],
-        mixing: Mixing | None = None,
+        self, round: int, participants: Participants, arrived: Participants, mixing: Mixing | None = None
     ) -> None:
         """A round has closed; its number, from 0, is also the model version that the updates are applied to.
 
@@ -131,7 +129,7 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=value, detail=detail(**facts))
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
+    def pass_feedback(self, round: int, arrived: Participants) -> None:
         """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = self._learning_selector
@@ -166,13 +164,7 @@ class RoundBook:
             with blaming(setup.label, round, "block scheduler"):
                 scheduler.observe(block_feedback)
 
-    def _account(
-        self,
-        round: int,
-        participants: Sequence[Participation],
-        arrived: Sequence[Participation],
-        evaluation: Evaluation,
-    ) -> None:
+    def _account(self, round: int, participants: Participants, arrived: Participants, evaluation: Evaluation) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
         # the round.
@@ -223,7 +215,7 @@ class RoundBook:
         self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)
 
-    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participation]) -> float:
+    def _ratio_to_optimum(self, round: int, arrived: Participants) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
         optimum, pick = self._optimum, self.pick
         if optimum is None or pick is None or not arrived:

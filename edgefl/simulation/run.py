@@ -99,7 +99,7 @@ def simulate_run(
         except PartFault as raised:
             fault = raised
         protocol.break_off()
-        world.traffic.power.radios.settle()
+        world.traffic.power.settle()
         if fault is None:
             try:
                 book.evaluate_last()

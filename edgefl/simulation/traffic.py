@@ -25,7 +25,7 @@ from edgefl.record.kinds import EventKind
 from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.power import Power, Radios
+from edgefl.simulation.power import Power
 from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.stalls import Stalls
 from edgefl.training.faults import blaming
@@ -136,8 +136,7 @@ class Traffic:
         self._stalls: Stalls | None = None
         if setup.timeouts is not None and setup.timeouts.connection is not None:
             self._stalls = Stalls(env, setup.timeouts.connection, lambda flow: self._break(flow, "connection"))
-        radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
-        self.power = Power(env, accounts.charges, self.network, radios)
+        self.power = Power(env, accounts.charges, self.network, setup.fleet.profile_of, self._radio_drew)
 
     def send(
         self,

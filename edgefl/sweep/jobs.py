@@ -144,10 +144,8 @@ def check_folder(job: Job, folder: Path) -> None:
     if file.exists():
         found = read_yaml(file)
         if not isinstance(found, dict) or digest_of_scenario(found) != digest_of_scenario(resolve(scenario_of(job))):
-            raise UserError(
-                f"expected the scenario of sweep job {job.id}, found another; delete this folder to run the job again",
-                file=str(file),
-            )
+            again = "delete this folder to run the job again"
+            raise UserError(f"expected the scenario of sweep job {job.id}, found another; {again}", file=str(file))
 
 
 def run_job(job: Job, folder: Path) -> str | None:

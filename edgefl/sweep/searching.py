@@ -1,7 +1,4 @@
-"""Search for the best setting of each method on images that the final comparison does not use.
-
-A search is a grid whose best setting is chosen, or optuna's proposals.
-"""
+"""Choose settings on images that the final comparison does not use: the best of a grid, or optuna's proposals."""
 
 import json
 import math
@@ -72,10 +69,7 @@ def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
 
 
 def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
-    """Return the setting with the best mean over the seeds for each method; the first if several are equal.
-
-    Only settings whose jobs finished for every seed count.
-    """
+    """Return the best setting of each method, by its mean over the seeds, of those that finished with every seed."""
     check_split(jobs)
     measured = metric_of(jobs[0])
     column = column_of(metric, measured)
@@ -111,10 +105,8 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
     optuna = optional("optuna", "optuna", field="sweep.optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space = _space(optuna, spec)
-    studies = {
-        method: optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=options.seed))
-        for method in methods
-    }
+    sampler, create = optuna.samplers.TPESampler, optuna.create_study
+    studies = {each: create(direction="maximize", sampler=sampler(seed=options.seed)) for each in methods}
     for start in range(0, options.trials, options.together):
         count = min(options.together, options.trials - start)
         asked = [(study, study.ask(space), method) for method, study in studies.items() for _ in range(count)]

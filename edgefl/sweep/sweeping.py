@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.files import read_json, write_file
 from edgefl.hardware import cores
 from edgefl.record import RunPaths
-from edgefl.record.figures import flat
+from edgefl.record.figures import at, flat
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import SeedResult, is_summary, read_summary
@@ -56,13 +56,9 @@ def _column(values: list[Any]) -> list[Any]:
 
 def figures_of(entry: SeedResult) -> dict[str, Any]:
     """Return one run's entry in a summary as the columns of a row."""
-    row: dict[str, Any] = {
-        "seed": entry.seed,
-        "stop": entry.stop.reason,
-        **{f"accuracy_{name}": getattr(entry.accuracy, name) for name in ("final", "best", "ema")},
-        **{f"metric_{name}": getattr(entry.metric, name) for name in ("final", "best", "ema")},
-        **flat(entry),
-    }
+    places = [f"{of}.{name}" for of in ("accuracy", "metric") for name in ("final", "best", "ema")]
+    row: dict[str, Any] = {"seed": entry.seed, "stop": entry.stop.reason}
+    row |= {**{place.replace(".", "_"): at(entry, place) for place in places}, **flat(entry)}
     for target in entry.targets:
         row[f"seconds_to_{target.value:g}"] = target.seconds
         row[f"bytes_to_{target.value:g}"] = target.bytes
@@ -121,11 +117,8 @@ def search(
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
             check_folder(job, folder / id)
-        left = {
-            id: job
-            for id, job in unique.items()
-            if not is_summary(RunPaths(folder / id).summary) or is_interrupted(folder / id)
-        }
+        ended = [id for id in unique if is_summary(RunPaths(folder / id).summary) and not is_interrupted(folder / id)]
+        left = {id: job for id, job in unique.items() if id not in ended}
 
         def one_done(job: Job, failure: str | None) -> None:
             left.pop(job.id)

@@ -61,9 +61,8 @@ class LanguageModel(Task):
         if labels.ndim == 1:
             return np.concatenate([inputs[:, 1:].astype(np.int64), labels[:, None]], axis=1)
         if labels.shape != inputs.shape:
-            raise WrongAnswer(
-                f"expected a label for each place of the inputs {list(inputs.shape)}, found {list(labels.shape)}"
-            )
+            message = f"expected a label for each place of the inputs {list(inputs.shape)}, found {list(labels.shape)}"
+            raise WrongAnswer(message)
         return labels
 
     def counted(self, labels: NDArray[Any]) -> NDArray[np.bool_]:

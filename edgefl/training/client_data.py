@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -21,16 +21,27 @@ BATCH, DEVICE_BATCH = 128, 1024
 """Images in an evaluation batch on a CPU, with every engine, and on an accelerator, which a small batch leaves idle."""
 
 
-def batch_on(device: torch.device) -> int:
-    """Images in an evaluation batch on a device."""
-    return BATCH if device.type == "cpu" else DEVICE_BATCH
+class EvaluatedSamples:
+    """Samples to evaluate a model on, at ``indices`` of a data set."""
+
+    def __init__(self, data: Dataset, indices: Tensor) -> None:
+        self._evaluated, self._indices = data, indices
+
+    def evaluation(self) -> list[slice]:
+        """The samples as consecutive batches of a fixed size."""
+        size = BATCH if self._evaluated.device.type == "cpu" else DEVICE_BATCH
+        return [slice(start, start + size) for start in range(0, len(self._indices), size)]
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """One of the batches on the training device, without augmentation."""
+        return fetch(self._evaluated, self._indices[place])
 
 
-class ClientData:
+class ClientData(EvaluatedSamples):
     """A data set divided among clients, for training, with its evaluation split; reading is thread-safe.
 
-    If the test set is partitioned, the model is evaluated on all
-    clients' parts together (the cumulative accuracy of one model on its clients' data).
+    If the test set is partitioned, the model is evaluated on all clients' parts together (the cumulative accuracy of
+    one model on its clients' data).
     """
 
     def __init__(self, data: FederatedData) -> None:
@@ -39,7 +50,7 @@ class ClientData:
         self._label_counts = torch.from_numpy(data.label_counts).to(device)
         shards = data.evaluation_shards
         evaluated = torch.arange(len(data.evaluation)) if shards is None else torch.from_numpy(shards.indices)
-        self._evaluated = evaluated.to(data.evaluation.store)
+        super().__init__(data.evaluation, evaluated.to(data.evaluation.store))
 
     @property
     def clients(self) -> int:
@@ -87,33 +98,7 @@ class ClientData:
             dispatch=task.dispatch,
         )
 
-    def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> OwnSamples:
+    def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> EvaluatedSamples:
         """The client's training samples, or those at some places of its shard, to evaluate a model on."""
         shard = self._data.shards.shard(client)
-        return OwnSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))
-
-    def evaluation(self) -> Sequence[slice]:
-        """The evaluation samples as consecutive batches of a fixed size."""
-        return _batches(len(self._evaluated), self._data.evaluation.device)
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        """One of the batches on the training device, without augmentation."""
-        return fetch(self._data.evaluation, self._evaluated[place])
-
-
-class OwnSamples(NamedTuple):
-    """A client's own samples, at ``indices`` of the training set."""
-
-    data: Dataset
-    indices: Tensor
-
-    def evaluation(self) -> Sequence[slice]:
-        return _batches(len(self.indices), self.data.device)
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        return fetch(self.data, self.indices[place])
-
-
-def _batches(samples: int, device: torch.device) -> list[slice]:
-    size = batch_on(device)
-    return [slice(start, start + size) for start in range(0, samples, size)]
+        return EvaluatedSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))

@@ -15,7 +15,7 @@ from edgefl.models.layout import Weights
 from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY, drawn_from
 from edgefl.tasks.base import Task
-from edgefl.training.client_data import ClientData, OwnSamples
+from edgefl.training.client_data import EvaluatedSamples
 from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.job import Evaluation
 from edgefl.training.job_task import JobResult
@@ -33,7 +33,7 @@ class BatchScore(NamedTuple):
 
 
 def evaluate_batches(
-    vector: Tensor, places: Sequence[slice], model: BlockModel, data: ClientData | OwnSamples, mode: Mapping[str, Any]
+    vector: Tensor, places: Sequence[slice], model: BlockModel, data: EvaluatedSamples, mode: Mapping[str, Any]
 ) -> list[BatchScore]:
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.data.batches import fetch
 from edgefl.data.dataset import Dataset
 from edgefl.data.federated import FederatedData
 from edgefl.data.sharding import Integers, Shards
@@ -26,7 +25,7 @@ from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 from edgefl.options import Component
 from edgefl.tasks.base import Task
-from edgefl.training.client_data import ClientData, batch_on
+from edgefl.training.client_data import ClientData, EvaluatedSamples
 from edgefl.training.engine_spec import Engine, exact_arithmetic
 from edgefl.training.evaluation import PLAIN, outputs_of
 from edgefl.training.job_task import JobTask
@@ -86,14 +85,14 @@ def scores_of(
 
     Without any, the result has a row of zeros. ``mode`` contains the differences from :data:`PLAIN`.
     """
-    places = torch.from_numpy(indices if len(indices) else np.zeros(1, dtype=np.int64)).to(data.store)
+    places = torch.from_numpy(indices if len(indices) else np.zeros(1, dtype=np.int64))
+    samples = EvaluatedSamples(data, places.to(data.store))
     weights = model.layout.frozen(*model.layout.split(vector.clone()))
     parts = []
     with exact_arithmetic(data.device), torch.no_grad(), using(**{**PLAIN, **mode}):
-        size = batch_on(data.device)
-        for start in range(0, len(places), size):
-            batch = fetch(data, places[start : start + size])
-            parts.append(model.task.scores(outputs_of(model, weights, batch.inputs, start), batch.labels))
+        for place in samples.evaluation():
+            batch = samples.evaluation_batch(place)
+            parts.append(model.task.scores(outputs_of(model, weights, batch.inputs, place.start), batch.labels))
     scores: NDArray[np.float64] = torch.cat(parts).cpu().numpy()
     return scores if len(indices) else np.zeros_like(scores)
 
@@ -167,7 +166,7 @@ class Calibration(Objective):
 class MaskedSgd(Sgd):
     """SGD on the parameters where the vector ``trained`` is 1; the others do not change, even with weight decay."""
 
-    vectors: ClassVar[frozenset[str]] = frozenset({"trained"})
+    vectors = frozenset({"trained"})
 
     def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}

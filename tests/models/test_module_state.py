@@ -198,6 +198,7 @@ def normed(norm):
 
 TRAINED = {
     "what it saw last": lambda: Counting(keep, seen(None)),
+    "a layer without weights": lambda: Counting(lambda layer, inputs: setattr(layer, "act", nn.ReLU())),
     "a cache": lambda: Counting(fill, lambda layer: setattr(layer, "seen", {})),
     "the older weight_norm": normed(nn.utils.weight_norm),
     "the newer weight_norm": normed(nn.utils.parametrizations.weight_norm),

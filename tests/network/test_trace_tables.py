@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -322,6 +323,23 @@ def test_the_name_of_a_column_says_its_unit(tmp_path):
     assert trace.period == 2
     [trace] = read(tmp_path, "seconds,rate\n0,1\n5000,2\n10000,3\n", {**COLUMNS, "time": "seconds"}).values()
     assert trace.period == 15000
+
+
+@pytest.mark.parametrize(
+    ("times", "rates", "said"),
+    [
+        ([f"{45782 + hour / 24:.6f}" for hour in range(9)], [8, 2, 16] * 3, "days of a spreadsheet"),
+        (range(10), [5, 6, 7, 5, 6, 7, 5, 7, 6, 6], "if it is a summary"),
+        (range(10), [5, 6, 7, 5, 6, 7, 5, 7, 6, 6.1], None),
+        ([45782 + number / 10 for number in range(9)], [8, 2, 16] * 3, None),
+    ],
+)
+def test_what_may_be_a_day_or_a_summary_is_mentioned(tmp_path, times, rates, said):
+    text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in zip(times, rates, strict=True))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        read(tmp_path, text)
+    assert [said in str(each.message) for each in found] == ([] if said is None else [True])
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from edgefl.record.events import Event
 from edgefl.record.figures import moment
 from edgefl.record.tables import event_file
-from edgefl.report import comparison, comparison_rows, glance, verdict
+from edgefl.report import comparison, comparison_rows, verdict
 from edgefl.report.error_of_seconds import error_interval
-from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
+from edgefl.report.glance import decide, glance, next_steps, seconds_of_a_seed
 from edgefl.report.page.devices import fleet_words
 from edgefl.report.paired import difference_data
 from edgefl.report.rows import differing

@@ -67,7 +67,8 @@ class Trained(RunResult):
 
     def __init__(self, metric, labels, found):
         def entry(seed, values):
-            shown = {**metric.named._asdict(), "labels": labels, "final": values[-1], "best": metric.best(*values)}
+            named = metric._replace(title=metric.word)._asdict()
+            shown = {**named, "labels": labels, "final": values[-1], "best": metric.best(*values)}
             of = {"seed": seed, "rounds": len(values), "rounds_without_update": 0}
             return SeedResult.model_construct(metric=MetricResult(**shown), **of)
 

@@ -101,9 +101,8 @@ class Flwr(Partition):
                 f"{self.args['num_partitions']}; leave it out"
             )
         if self.args.get("partition_by", LABEL) not in (LABEL, CLIENT):
-            raise UserError(
-                f"partition flwr: expected partition_by: label or client, found {self.args['partition_by']}"
-            )
+            message = f"partition flwr: expected partition_by: label or client, found {self.args['partition_by']}"
+            raise UserError(message)
         given = {name: value for name, value in ours.items() if name in accepted}
         given |= {name: _as_array(value) for name, value in self.args.items()}
         with self._called():

@@ -139,9 +139,8 @@ class SortAndPartition(ClasswisePartition):
         require_a_sample_for_each(class_sizes, clients)
         require_samples_of_each_class(class_sizes, self.kind)
         if self.s > classes:
-            raise UserError(
-                f"partition shards expects s to be at most the number of classes, {classes}, found {self.s}"
-            )
+            message = f"partition shards expects s to be at most the number of classes, {classes}, found {self.s}"
+            raise UserError(message)
         if clients * self.s % classes:
             raise UserError(
                 f"partition shards expects clients · s to be a multiple of the {classes} classes, found {clients} · "

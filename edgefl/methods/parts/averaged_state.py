@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.objective import Objective
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.server import Arrivals, RoundFacts, ServerUpdate, weighted_sum
@@ -28,19 +27,13 @@ class AveragedState(ServerUpdate):
     reads = property(lambda self: self.rule.slots)
     broadcasts = property(lambda self: (*self.base.broadcasts, *self.reads))
     registered_name = property(lambda self: self.base.registered_name)  # type: ignore[pydantic-field]
+    objective = property(lambda self: self.base.objective)  # type: ignore[pydantic-field]
+    client_state = property(lambda self: self.base.client_state)  # type: ignore[pydantic-field]
+    accept_count = property(lambda self: self.base.accept_count)  # type: ignore[pydantic-field]
 
     @property
     def carried_by(self) -> Mapping[str, str | None]:
         return {**self.base.carried_by, **dict.fromkeys(self.reads, PART)}
-
-    def objective(self, loss: Objective) -> Objective:
-        return self.base.objective(loss)
-
-    def client_state(self) -> ClientState | None:
-        return self.base.client_state()
-
-    def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
-        self.base.accept_count(updates, set_by, attackers)
 
     def begin(self, parameters: Tensor) -> State:
         return {**self.base.begin(parameters), **self.rule.first(parameters)}

@@ -20,10 +20,7 @@ _BUSY = ("download", "compute", "upload")
 
 
 def devices_data(series: Sequence[Series]) -> dict[str, Any]:
-    """Energy per job, memory, and rows for each kind of device under each method with an event log.
-
-    ``batteries``: whether a device has a battery, so that its use is a column.
-    """
+    """Energy per job, memory, and rows for each kind of device under each method with an event log."""
     logged = [one for one in series if one.timelines]
     kinds = [row for one in logged for row in _kinds(one)]
     batteries = any(row[-1] != "–" for row in kinds)
@@ -119,10 +116,7 @@ def _named(group: Mapping[str, Any]) -> str:
 
 
 def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
-    """The devices of each group of each run's fleet, and its links; the scenario is below on the page.
-
-    Runs without devices and links are left out.
-    """
+    """The devices of each group of each run's fleet, and its links; runs without both are left out."""
     found = []
     for name, run in named(runs).items():
         links = {"topology": run.option("network.topology"), **(run.option("network.links") or {})}

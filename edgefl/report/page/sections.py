@@ -68,15 +68,10 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
     if "behind" in cells:
         lead = f"{cells['behind'][1]} {'points ' * runs[0].metric.share}ahead of {cells['method'][1]}"
     costs = ", ".join(cells[head][0] for head in COSTS.values())
-    targets = ", ".join(f"{head} {cells[head][0]}" for head in cells if head.endswith(" at")).replace(
-        "at never", "never"
-    )
+    reached = [f"{head} {cells[head][0]}" for head in cells if head.endswith(" at")]
+    cost = Fact(f"cost of {cells['method'][0]}", costs, ", ".join(reached).replace("at never", "never"))
     sure = best.words.partition("  ")[2].strip("()").replace(")  (", "; ")
-    return [
-        best._replace(words=sure),
-        Fact(word, cells[word][0], lead),
-        Fact(f"cost of {cells['method'][0]}", costs, targets),
-    ]
+    return [best._replace(words=sure), Fact(word, cells[word][0], lead), cost]
 
 
 def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Section]:
@@ -114,8 +109,7 @@ def _outcome(runs: Sequence[RunResult], *, trained: bool) -> dict[str, Any]:
     if len(runs) > 1:
         return {"shown": side_by_side(*runs), "pictures": pictures, "steps": []}
     run, table = runs[0], glance(runs[0])
-    ends = [column for column in table.columns if column.key == "stop"]
-    columns = [column for column in table.columns if column.key != "stop"]
+    columns, ends = table.columns[:-1], table.columns[-1:]
     notes = [*(f"{each.head}: {by_label(columns[0].cells, each.cells)}." for each in ends), *table.notes]
     steps = [line[:9].split() + line[9:].split("   ") for line in next_steps(run, run.path)[1:]]
     return {"shown": Table(marked(run, columns), notes), "pictures": pictures, "steps": steps}
@@ -153,13 +147,8 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_PHASES = {
-    "download": "download over ",
-    "compute": "computing on ",
-    "upload": "upload over ",
-    "framework": "",
-    "waiting": "",
-}
+_PHASES = {"download": "download over ", "compute": "computing on ", "upload": "upload over "}
+_PHASES |= {"framework": "", "waiting": ""}
 """The phases of a round, in words that the cause follows."""
 
 
@@ -173,13 +162,9 @@ def _front(series: Sequence[Series], kind: str) -> str:
     tail = [*takewhile(lambda point: point.series == points[-1].series, reversed(points))]
     first, last = tail[-1], tail[0]
     start = f"{series[last.series].name} is at the upper end of the front"
-    sentence = f"{start}, {quantity(last.value, dimension)} for {quantity(last.cost, kind)}"
-    if first != last:
-        sentence = (
-            f"{start}, from {quantity(first.cost, kind)} ({quantity(first.value, dimension)}) "
-            f"to {quantity(last.cost, kind)} ({quantity(last.value, dimension)})"
-        )
-    return f"{sentence}. Models on the front: {shares}."
+    (least, low), (most, high) = ((quantity(of.cost, kind), quantity(of.value, dimension)) for of in (first, last))
+    reach = f"{high} for {most}" if first == last else f"from {least} ({low}) to {most} ({high})"
+    return f"{start}, {reach}. Models on the front: {shares}."
 
 
 _FATES = {"prefetched_in_vain": "prefetched but not used", "broken": "of broken attempts"}

@@ -108,15 +108,12 @@ class Point(NamedTuple):
 
 def front_over(series: Sequence[Series], kind: str) -> list[Point]:
     """The Pareto front of all methods' models over one cost, each the mean over the seeds of one evaluation."""
-    points = [
-        Point(
-            sum(float(curve.spent[kind][at]) for curve in one.curves) / len(one.curves),
-            sum(float(curve.values[at]) for curve in one.curves) / len(one.curves),
-            number,
-        )
-        for number, one in enumerate(series)
-        for at in range(min((len(curve.values) for curve in one.curves), default=0))
-    ]
+    points = []
+    for number, one in enumerate(series):
+        for at in range(min((len(curve.values) for curve in one.curves), default=0)):
+            both = zip(*((float(each.spent[kind][at]), float(each.values[at])) for each in one.curves), strict=True)
+            cost, value = (sum(each) / len(each) for each in both)
+            points.append(Point(cost, value, number))
     return front(points, series[0].run.metric)
 
 

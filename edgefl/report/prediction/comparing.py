@@ -110,10 +110,9 @@ class Against:
         rounds = min(counts.values(), default=0)
         figure = "the first round" if rounds == 1 else f"the first {rounds} rounds"
         seconds[figure] = {method: self.seconds_after(method, rounds) for method in counts}
-        orders = [
-            order_of(figure, *({method: pair[place] for method, pair in found.items()} for place in (0, 1)))
-            for figure, found in seconds.items()
-        ]
+        orders = []
+        for figure, found in seconds.items():
+            orders.append(order_of(figure, *({label: pair[of] for label, pair in found.items()} for of in (0, 1))))
         return [order for order in orders if order.pairs]
 
 
@@ -185,13 +184,11 @@ def _bytes(timeline: Timeline, rounds: float) -> tuple[int, int]:
 def _targets(label: str, results: list[tuple[SeedResult, SeedResult]], bands: Bands) -> Targets:
     values = dict.fromkeys(target.value for pair in results for result in pair for target in result.targets)
     middles = {(seed, round): ended for (method, seed, round), ended in bands.ends.items() if method == label}
-    return {
-        value: (
-            fmean(_seconds_to(value, planned, middles) for planned, _ in results),
-            fmean(_seconds_to(value, measured, {}) for _, measured in results),
-        )
-        for value in values
-    }
+    found = {}
+    for value in values:
+        planned = [_seconds_to(value, each, middles) for each, _ in results]
+        found[value] = fmean(planned), fmean(_seconds_to(value, each, {}) for _, each in results)
+    return found
 
 
 def _seconds_to(value: float, result: SeedResult, middles: Mapping[tuple[int, int], float]) -> float:

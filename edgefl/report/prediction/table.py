@@ -270,10 +270,7 @@ def _listed(gap: Gap) -> str:
 
 
 def write_against(found: Against) -> Path | None:
-    """Write ``against.png`` next to the measured run's tables; ``None`` if nothing is compared.
-
-    Each round and each phase of a job is a point; methods have colours.
-    """
+    """Write ``against.png``, in which rounds and phases of jobs are points; ``None`` if nothing is compared."""
     points = [
         (method, kind, pair.measured, pair.predicted)
         for method in found.seeds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.report.figure_file import new_figure, plain
@@ -41,15 +40,15 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     Rows are ordered by the time at which their clients ended; clients that only receive a prefetch for the next round
     are last. Of each kind, at most sixty rows are drawn: of a large cohort, the sixty that ended last.
     """
+    from matplotlib.patches import Patch
+
     window = window_of(timeline, (number, number))
     round = next(each for each in timeline.rounds if each.number == number)
     bars = _bars(timeline, number, window)
     prefetching = {name for name, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
-    rows = sorted(bars, key=lambda name: (name in prefetching, max(bar.ended for bar in bars[name]), name))
-    rows = [
-        *[name for name in rows if name not in prefetching][-_ROWS:],
-        *[name for name in rows if name in prefetching][:_ROWS],
-    ]
+    ordered = sorted(bars, key=lambda name: (max(bar.ended for bar in bars[name]), name))
+    rows = [name for name in ordered if name not in prefetching][-_ROWS:]
+    rows += [name for name in ordered if name in prefetching][:_ROWS]
     figure = new_figure(figsize=(9.5, max(2.6, 0.3 * len(rows) + 1.6)), layout="constrained")
     ax = figure.subplots()
     for row, name in enumerate(rows):
@@ -68,12 +67,19 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(left=False)
     plain(ax, "x", ("top", "right", "left"))
+    ax.grid(axis="x", color="0.9")
     ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
     ax.set_xlim(0, 1.02 * (round.ended - round.began))
     ax.set_xlabel("seconds of virtual time since the round began")
     closed = "its deadline" if round.critical < 0 else f"client {round.critical}, in bold"
     ax.set_title(f"{title}, round {number}: closed by {closed}", fontsize=11, loc="left")
-    _explain(figure, [bar for found in bars.values() for bar in found])
+    every = [bar for found in bars.values() for bar in found]
+    words = {bar.word for bar in every}
+    drawn = [(word, looks["color"], looks["hatch"]) for word, looks in _LOOKS.items() if word in words]
+    handles = [Patch(label=word, edgecolor="white", facecolor=colour, hatch=hatch) for word, colour, hatch in drawn]
+    if not all(bar.whole for bar in every):
+        handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
     return figure
 
 
@@ -87,16 +93,3 @@ def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Ba
     bars += [(f"client {of.client}", _Bar("compute", of.started, of.ended, of.whole)) for of in timeline.computations]
     bars += [(f"client {of.client}", _Bar("framework", of.started, of.ended, True)) for of in timeline.frameworks]
     return grouped((name, bar) for name, bar in bars if window.holds(bar.started, bar.ended))
-
-
-def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
-    from matplotlib.patches import Patch
-
-    drawn = {word: looks for word, looks in _LOOKS.items() if any(bar.word == word for bar in bars)}
-    handles = [
-        Patch(label=word, edgecolor="white", facecolor=looks["color"], hatch=looks["hatch"])
-        for word, looks in drawn.items()
-    ]
-    if not all(bar.whole for bar in bars):
-        handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)

@@ -80,26 +80,15 @@ def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = Non
     window = window_of(timeline, rounds)
     transfers = [each for each in timeline.transfers if window.holds(each.started, each.ended)]
     laid = _on_clients(timeline, transfers)
-    every = [
-        *_rounds(timeline),
-        *_work(timeline),
-        *(_transfer(each, track, timeline.broken.get(each.flow)) for each, track in laid),
-        *_on_links(transfers),
-        *_failures(timeline),
-    ]
+    moved = [_transfer(each, track, timeline.broken.get(each.flow)) for each, track in laid]
+    every = [*_rounds(timeline), *_work(timeline), *moved, *_on_links(transfers), *_failures(timeline)]
     slices = [each for each in every if window.holds(each.started, each.ended)]
     threads = {track: number for number, track in enumerate(sorted({each.track for each in slices}), 1)}
-    events = [
-        *(_written(each, threads) for each in slices),
-        *_arrows(laid, threads),
-        *_counters(timeline, transfers, window),
-    ]
+    events = [_written(each, threads) for each in slices]
+    events += [*_arrows(laid, threads), *_counters(timeline, transfers, window)]
     events.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))
-    return {
-        "displayTimeUnit": "ms",
-        "otherData": {"run": name, "clock": "virtual time"},
-        "traceEvents": [*_names(threads), *events],
-    }
+    facts = {"displayTimeUnit": "ms", "otherData": {"run": name, "clock": "virtual time"}}
+    return {**facts, "traceEvents": [*_names(threads), *events]}
 
 
 def write_trace(trace: dict[str, Any], path: Path) -> None:

@@ -124,10 +124,7 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
 
 
 def bottleneck_counts(bottlenecks: Sequence[Bottleneck]) -> list[tuple[Bottleneck, int]]:
-    """How many rounds each phase of each device or link limited; seconds are summed.
-
-    The phase that limited most rounds comes first, and within a phase the device or link that limited most.
-    """
+    """How many rounds each phase of each device or link limited, with summed seconds; the most frequent phase first."""
     rounds = grouped(((each.phase, each.name), each.seconds) for each in bottlenecks)
     of_phase = Counter(each.phase for each in bottlenecks)
     found = [(Bottleneck(phase, name, sum(seconds)), len(seconds)) for (phase, name), seconds in rounds.items()]

@@ -94,9 +94,8 @@ def checked_alphas(answer: Mapping[int, int], cohort: Sequence[int], blocks: int
     """
     whole = all(isinstance(alpha, int | np.integer) and 1 <= alpha <= blocks for alpha in answer.values())
     if set(answer) != set(cohort) or not whole:
-        raise WrongAnswer(
-            f"it returned {one_line(answer)}; expected 1 to {blocks} for clients {one_line(list(cohort))}"
-        )
+        message = f"it returned {one_line(answer)}; expected 1 to {blocks} for clients {one_line(list(cohort))}"
+        raise WrongAnswer(message)
     return {client: int(answer[client]) for client in cohort}
 
 

@@ -55,9 +55,8 @@ class StaticTiers(SeededSelector["TiFL"]):
             order = order[[not at_most(self._spec.timeout, each) for each in seconds[order].tolist()]]
             if not len(order):
                 fastest = float(seconds.min())
-                raise UserError(
-                    f"selection 'tifl': no client is faster than the timeout; the fastest takes {fastest:g} s"
-                )
+                message = f"selection 'tifl': no client is faster than the timeout; the fastest takes {fastest:g} s"
+                raise UserError(message)
         return [np.sort(tier) for tier in np.array_split(everyone[order], self._spec.tiers)]
 
     def _draw(

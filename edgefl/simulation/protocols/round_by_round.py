@@ -51,7 +51,9 @@ class RoundByRound(ABC):
             self.book.pick = self._decisions.last_pick
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
-            began, self.seconds = world.env.now, self._next_deadline(round)
+            began, self.seconds = world.env.now, self._deadlines.seconds()
+            if self.seconds is not None and self._deadlines.adaptive:
+                world.decided(round, "deadline", READS, seconds=self.seconds)
             self._plan(round, cohort)
             yield from self.hold(round, cohort, alphas)
             ended = [each.arrived_at if math.isnan(each.cut_off_at) else each.cut_off_at for each in self.participants]
@@ -130,12 +132,6 @@ class RoundByRound(ABC):
         seconds, self.plans = self._decisions.local_work(round, cohort, finish)
         if finish.drop_late and math.isfinite(seconds):
             self.seconds = seconds if self.seconds is None else min(self.seconds, seconds)
-
-    def _next_deadline(self, round: int) -> float | None:
-        seconds = self._deadlines.seconds()
-        if seconds is not None and self._deadlines.adaptive:
-            self.world.decided(round, "deadline", READS, seconds=seconds)
-        return seconds
 
     def downloaded(self, participant: Participation) -> None:
         """A client holds everything, or never will; once this holds for all, their links are free for the next."""
