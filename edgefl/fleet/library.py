@@ -83,7 +83,7 @@ def read_profile(path: Path) -> DeviceProfile:
     return profile
 
 
-FITTED = ("raspberry-pi-3b-plus", "raspberry-pi-4", "raspberry-pi-4-torch1", "raspberry-pi-5", "raspberry-pi-5-torch1")
+FITTED = tuple(f"raspberry-pi-{each}" for each in ("3b-plus", "4", "4-torch1", "4-torch2", "5", "5-torch1"))
 """The boards whose predicted steps were compared with measured ones."""
 
 SEVERAL = 3.0
