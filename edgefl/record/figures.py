@@ -174,6 +174,11 @@ QUANTITIES: dict[str, Quantity] = {
         _fronts("least_seconds", "seconds", "least makespan of as many blocks", path="blocks.least_seconds"),
         _fronts("makespan_over_least", "number", path="blocks.makespan_over_least",
                 of=_ratio("foreseen_seconds", "least_seconds")),
+        _fronts("choice_rewards", "number", "mean rewards of the chosen blocks, without signs",
+                path="blocks.choice_rewards"),
+        _fronts("choice_bonuses", "number", "bonuses of the chosen blocks", path="blocks.choice_bonuses"),
+        _fronts("reward_over_bonus", "number", head="reward / bonus", path="blocks.reward_over_bonus",
+                of=_ratio("choice_rewards", "choice_bonuses")),
         _Q("seconds_a_round", "seconds", head="time a round", of=_ratio("seconds", "rounds")),
         _Q("useful_share", "fraction", whole=True, of=_ratio("bytes_useful", "bytes")),
     )
