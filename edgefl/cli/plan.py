@@ -52,6 +52,15 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "that this difference is decided.",
         metavar="DIFFERENCE",
     ),
+    published: bool = option(
+        False,
+        "Price the rounds that the scenario's paper reports, and search the link rates with which each method is "
+        "faster than the first one (the first --method).",
+        "--published",
+    ),
+    on: str | None = option(
+        None, "With --published: a fleet of each of these devices.", "--on", metavar="DEVICE,…", unset="the scenario's"
+    ),
     power: float = option(0.8, "With --seeds-for: the probability to decide the difference."),
     trust: Trust = False,
     as_json: Json = False,
@@ -60,13 +69,16 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
     Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies. With --for, a
     finished run is simulated again with its recorded training. With --seeds-for, the spread of its methods' differences
-    by seed gives the number of seeds that comparisons need.
+    by seed gives the number of seeds that comparisons need. With --published, the numbers of rounds are a paper's.
     """
     modes = {
         "seeds_for": ["scenario", "method", "power", "as_json"],
         "condition": ["scenario", "method", "vary", "trust", "as_json"],
+        "published": ["scenario", "changes", "method", "rounds", "seed", "on", "as_json"],
     }
-    check_options(context, modes, {"power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
+    check_options(
+        context, modes, {"on": ["published"], "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]}
+    )
     if seeds_for is not None:
         print_seeds(scenario, seeds_for, power, method, as_json=as_json)
         return
@@ -76,14 +88,24 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     refuse_run(scenario)
     with quiet(as_json):
         from edgefl.planning.planning import plan as make
+        from edgefl.planning.pricing import Prices, price
         from edgefl.scenario import load_scenario
         from edgefl.scenario.overrides import blaming_changes
 
         chosen = load_scenario(scenario, changes or ())
         with blaming_changes(changes or (), scenario):
-            made = make(chosen, methods=method, rounds=rounds, seed=seed)
+            if published:
+                made: Plan | Prices = price(
+                    chosen, on=on.split(",") if on else (), methods=method, rounds=rounds, seed=seed
+                )
+            else:
+                made = make(chosen, methods=method, rounds=rounds, seed=seed)
     if as_json:
         say_json(asdict(made))
+    elif isinstance(made, Prices):
+        from edgefl.cli.plan_published import show_prices
+
+        show_prices(made)
     else:
         from edgefl.report.table import Table
 
