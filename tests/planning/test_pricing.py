@@ -11,6 +11,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.planning.pricing import Pays, price
 from edgefl.report import RunResult
+from edgefl.scenario import load_scenario
 
 METHODS = ["fedavg", "fedmlb", "fedprox"]
 NEAR = {"network__topology__latency": 0}
@@ -109,3 +110,16 @@ def test_the_command_prints_a_row_for_each_number_and_when_the_method_is_faster(
     assert [text in found.output for text in ("below", "> 50", "a table")] == [True] * 3
     refused = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml"), "--on", "jetson-nano"])
     assert refused.exit_code != 0
+
+
+@pytest.mark.full
+def test_fedmlb_breaks_even_where_a_closed_form_says():
+    """R_a (c_a + 2 B / r) = R_b (c_b + 2 B / r): on links without contention, with B bits each way."""
+    fedavg, fedmlb = price(
+        load_scenario("papers/fedmlb/table1_cifar100_100clients"), methods=["fedavg", "fedmlb"], rounds=2
+    ).prices[:2]
+    bits = 8 * fedavg.bytes / fedavg.published.rounds / 5  # of one client, both ways
+    computing = [each.published.rounds * (each.seconds_a_round - bits / 160e6) for each in (fedavg, fedmlb)]
+    rate = bits * (924 - 488) / (computing[1] - computing[0])
+    assert fedmlb.pays["nominal"].rate == pytest.approx(rate, rel=1e-3)
+    assert rate == pytest.approx(37.0e6, rel=0.01)
