@@ -17,7 +17,7 @@ from edgefl.record.paths import write_output
 from edgefl.wording import escape
 
 if TYPE_CHECKING:
-    from edgefl.report import RunResult
+    from edgefl.report.run_result import RunResult
     from edgefl.report.table import Table
 
 
@@ -128,9 +128,9 @@ def _table(
 
 def _against(results: list[RunResult], against: Path, *, details: bool) -> Table:
     """A run compared with its prediction, and their picture next to the run's tables."""
-    from edgefl.report import RunResult
     from edgefl.report.prediction.comparing import compare_runs
     from edgefl.report.prediction.table import against_table, write_against
+    from edgefl.report.run_result import RunResult
 
     if len(results) != 1 or results[0].setting is not None:
         raise UserError("expected one run directory to compare with a run", file=f"--against {against}")

@@ -47,7 +47,7 @@ class Noise(FeatureSkew):
     pixels, which theirs are not.
     """
 
-    inputs: ClassVar[tuple[Kind, ...]] = ("images", "numbers")
+    inputs = ("images", "numbers")
 
     kind: Literal["noise"] = Field(default="noise", description="each client's inputs have noise of its strength")
     std: float = Field(
@@ -75,7 +75,7 @@ class Rotation(FeatureSkew):
     Pixels from outside the image are black.
     """
 
-    inputs: ClassVar[tuple[Kind, ...]] = ("images",)
+    inputs = ("images",)
 
     kind: Literal["rotation"] = Field(default="rotation", description="each client's images are rotated by its angle")
     degrees: float = Field(gt=0, le=180, description="largest angle in either direction")

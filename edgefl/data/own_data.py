@@ -3,7 +3,7 @@
 import warnings
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,7 +258,7 @@ _STORED = {"images": _as_images, "numbers": _as_numbers, "tokens": _as_tokens}
 class SplitData(OwnData):
     """Data with a place for each split; a subclass has the fields ``train`` and ``test_data``."""
 
-    short_test: ClassVar[tuple[str, type]] = "test_data", str
+    short_test = "test_data", str
 
     test: Literal["whole", "partitioned"] = Field(
         default="whole",

@@ -1,21 +1,24 @@
 """Runs a scenario twice, simulated and emulated, with the same training."""
 
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
+import torch
+from torch import Tensor
 
 from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.real_links import made_links
-from edgefl.emulation.remembering_engine import RememberingEngine
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of, started_trainers
@@ -24,6 +27,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.one_run import MakeTestbed
 from edgefl.fleet import assign
+from edgefl.models.layout import content_of
 from edgefl.network.capacities.base import DIRECTIONS
 from edgefl.network.topology import GraphLinks, Topology, router
 from edgefl.network.tree import build_topology
@@ -37,6 +41,10 @@ from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario
 from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
+from edgefl.training.engine_spec import Engine, EngineInputs
+from edgefl.training.job import Evaluation
+from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.serialization import split
 
 RANDOM_BYTES = 1 << 20
 """Size of the content of transfers where no model is trained."""
@@ -71,7 +79,7 @@ def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
     return sorted({event.client for event in read_events(predicted.events, {"transfer_start"}) if event.client >= 0})
 
 
-def content_of(predicted: SeedPaths) -> bytes:
+def carried_content(predicted: SeedPaths) -> bytes:
     """What transfers carry: the simulated run's last model (safetensors), or random bytes where it has none."""
     file = predicted.final_model
     return file.read_bytes() if file.is_file() else np.random.default_rng(0).bytes(RANDOM_BYTES)
@@ -197,7 +205,7 @@ def _testbeds(
             say(f"{setup.label}, seed {setup.seed}: {why}")
         with ExitStack() as stack:
             real_links = stack.enter_context(
-                made_links(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
+                made_links(wiring, settings_of(setup, factor), folder=folder, content=carried_content(simulated))
             )
             trainers = None
             if compute == "real":
@@ -221,3 +229,47 @@ def temporary_folder() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"edgefl-emulation-{os.getpid()}-") as name:
         yield Path(name)
+
+
+class RememberingEngine:
+    """An engine that trains no job twice; only for engines whose results are bit-identical to training each job alone.
+
+    ``folder`` keeps the results of one scenario.
+    """
+
+    def __init__(self, folder: Path, engine: Engine, given: EngineInputs, seed: int) -> None:
+        self._engine = engine
+        self._folder = folder / str(seed)
+        self._model, self._device = repr(given.model), given.device
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        contents: dict[int, str] = {}
+        files = [self._file(_described(task, contents)) for task in tasks]
+        missing = [place for place, file in enumerate(files) if not file.exists()]
+        for place, result in zip(missing, self._engine.train([tasks[place] for place in missing]), strict=True):
+            kept = dict(result.kept)
+            torch.save((result.final, result.cross_entropies, result.batch_sizes, kept), files[place])
+        return [JobResult(*torch.load(file, map_location=self._device)) for file in files]
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        file = self._file(f"evaluation {content_of(vector)} {sorted(mode.items())}")
+        if not file.exists():
+            torch.save(tuple(self._engine.evaluate(vector, mode)), file)
+        return Evaluation(*torch.load(file))
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _file(self, described: str) -> Path:
+        return self._folder / hashlib.blake2b(f"{self._model} {described}".encode(), digest_size=20).hexdigest()
+
+
+def _described(task: JobTask, contents: dict[int, str]) -> str:
+    """All inputs that determine a job's result; ``contents`` has those of tensors seen before, by ``id``."""
+    bare, tensors = split(task)
+    for tensor in tensors.values():
+        if id(tensor) not in contents:
+            contents[id(tensor)] = content_of(tensor)
+    named = sorted((name, contents[id(tensor)]) for name, tensor in tensors.items())
+    return f"{replace(bare, method='', round=0)!r} {named}"  # label and round are used in messages only

@@ -4,14 +4,13 @@ The client of share p trains the first ⌊p D⌋ of D blocks and their classifie
 cross-entropies + λ_t · their divergences from each other. The server averages each number over those that trained it.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import SubModel, SubModels, identity
@@ -61,8 +60,8 @@ class DepthFL(Objective):
     outputs (not probabilities) that are averaged could not be compared with it.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "features", "depths"})
-    client: ClassVar[frozenset[str]] = frozenset({"round"})
+    needs = frozenset({"classes", "features", "depths"})
+    client = frozenset({"round"})
 
     consistency: float = Field(default=1.0, ge=0, description="largest weight λ of the divergence between classifiers")
     ramp: int = Field(default=300, ge=0, description="rounds R in which λ grows; 0: it is the largest from the start")

@@ -7,26 +7,17 @@
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import (
-    SERVER_UPDATES,
-    Arrivals,
-    Arriving,
-    RoundFacts,
-    ServerSide,
-    ServerUpdate,
-    Weighting,
-)
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, Arriving, RoundFacts, ServerSide, ServerUpdate
 from edgefl.methods.parts.step_options import StepOptions
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -44,10 +35,10 @@ class FedAdcRule(LocalRule):
     Weight decay is part of g; clipping touches g, never m̄.
     """
 
-    lr_on_device: ClassVar[bool] = True
-    vectors: ClassVar[frozenset[str]] = frozenset({"momentum"})
+    lr_on_device = True
+    vectors = frozenset({"momentum"})
     # Local momentum is the variant double's.
-    needs: ClassVar[frozenset[Need]] = frozenset({"no momentum", "sgd", "round's rate"})
+    needs = frozenset({"no momentum", "sgd", "round's rate"})
 
     variant: Literal["red", "blue", "double"] = Field(
         default="red", description="red (Nesterov), blue (heavy ball), or double (blue with a local momentum)"
@@ -92,9 +83,9 @@ class FedAdcServer(ServerUpdate):
     uses it. The paper's rounds are synchronous; a stale update enters Δ̄ as it is, with its weight s_k.
     """
 
-    broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
-    needs: ClassVar[frozenset[Need]] = frozenset({"own start"})
-    default_weighting: ClassVar[Weighting | None] = "uniform"
+    broadcasts = ("momentum",)
+    needs = frozenset({"own start"})
+    default_weighting = "uniform"
 
     alpha: float = Field(default=1.0, gt=0, description="server learning rate α")
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")

@@ -4,7 +4,7 @@ The target has the received model's probability of each other class i times 1 - 
 images of i, and the rest on the label. Local rule, server update and payload are FedADC's.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedadc import FedAdcPayload, FedAdcRule, FedAdcServer
-from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
@@ -38,9 +37,9 @@ class SelfConfidence(Objective):
     The paper does not state which model computes p̃; it is the received one, or the client's own (``teacher: local``).
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
-    client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
+    needs = frozenset({"classes"})
+    frozen = frozenset({"received"})
+    client = frozenset({"label_counts"})
 
     lam: float = Field(default=0.35, ge=0, le=1, description="share λ of the distillation")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -69,7 +68,7 @@ class FedAlign(Objective):
     two losses one after the other; their sum is the same because all shared values are detached.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"widths"})
+    needs = frozenset({"widths"})
 
     mu: float = Field(default=0.45, ge=0, description="weight μ of the term")
     sub_width: float = Field(default=0.25, gt=0, lt=1, description="share of channels of the sub-block")

@@ -4,18 +4,15 @@
 2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
 """
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 
@@ -64,7 +61,7 @@ class FedDyn(Objective):
 class Drift(ClientState):
     """h_k = -λ_k/α, the sum of the client's past deltas."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("drift",)
+    vectors = ("drift",)
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"drift": vectors["drift"] + (final - received)[..., : vectors["drift"].shape[-1]]}
@@ -79,8 +76,8 @@ class FedDynServer(ServerUpdate):
     of a stale update scales its delta in the mean, and h adds whole deltas, as the clients' λ_k do.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
-    default_weighting: ClassVar[Weighting | None] = "uniform"
+    needs = frozenset({"plain sum"})
+    default_weighting = "uniform"
 
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
     scale_alpha: bool = Field(

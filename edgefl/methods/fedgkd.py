@@ -5,13 +5,11 @@ cross-entropy + γ T² · divergence from the teacher's predictions. All else is
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.distillation import kl_divergence
@@ -29,9 +27,9 @@ class FedGKD(Objective):
     the received model. The term is off while the vector ``teaching`` (one number) is zero: in the first round.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
-    vectors: ClassVar[frozenset[str]] = frozenset({"teacher", "teaching"})
+    needs = frozenset({"classes"})
+    frozen = frozenset({"received"})
+    vectors = frozenset({"teacher", "teaching"})
 
     gamma: float = Field(default=0.1, ge=0, description="weight c of the distillation")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
@@ -55,7 +53,7 @@ class FedGkdServer(ServerUpdate):
     newest first. The first model, which nobody has trained, is not one of them, as in the authors' code.
     """
 
-    broadcasts: ClassVar[tuple[str, ...]] = ("teacher", "teaching")
+    broadcasts = ("teacher", "teaching")
 
     buffer: int = Field(default=5, ge=1, description="number M of global models in the teacher")
 

@@ -4,7 +4,7 @@
 else is FedAvg's.
 """
 
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from pydantic import Field, PrivateAttr
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Objective
@@ -29,9 +28,7 @@ class FedNova(ServerUpdate):
     pull μ: that of the proximal term (μ/2)‖θ - θ_t‖² of the loss (FedProx), weight decay, or their sum.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset(
-        {"each update", "own start", "zero momentum", "sgd", "known steps", "round's rate"}
-    )
+    needs = frozenset({"each update", "own start", "zero momentum", "sgd", "known steps", "round's rate"})
 
     local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
     _pull: float = PrivateAttr(0.0)

@@ -4,7 +4,6 @@ With the mean delta Δ: m ← β1 m + (1 - β1) Δ; v ← as each method says, f
 """
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -13,7 +12,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.rates import LearningRate
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -23,7 +22,7 @@ class AdaptiveServer(ServerUpdate):
     No bias correction; v starts at τ², as the paper's analysis requires.
     """
 
-    default_weighting: ClassVar[Weighting | None] = "uniform"
+    default_weighting = "uniform"
 
     server_lr: LearningRate = Field(default=0.01, description="server learning rate η_s")
     beta_1: float = Field(default=0.9, ge=0, lt=1, description="decay β1 of the first moment")

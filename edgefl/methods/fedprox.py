@@ -3,8 +3,6 @@
 Client k minimises ℓ(θ) + (μ/2)‖θ - θ_t‖². All else is FedAvg's.
 """
 
-from typing import ClassVar
-
 from pydantic import Field
 from torch import Tensor
 
@@ -25,7 +23,7 @@ def parameter_vector(local: Weights, context: Context) -> Tensor:
 class FedProx(Objective):
     """CE + (μ/2)‖θ - θ_t‖² (Li et al. 2020, Eq. 2)."""
 
-    vectors: ClassVar[frozenset[str]] = frozenset({"received"})
+    vectors = frozenset({"received"})
 
     mu: float = Field(default=0.01, ge=0, description="weight μ of the proximal term (μ/2)‖θ - θ_t‖²")
 

@@ -1,12 +1,11 @@
 """FedRS: smaller logits for classes that are absent from, or rare in, a client's data (Li and Zhan 2021)."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -20,8 +19,8 @@ class FedRS(Objective):
     local training.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
-    client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
+    needs = frozenset({"classes"})
+    client = frozenset({"label_counts"})
 
     absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")
     form: Literal["absent", "share"] = Field(

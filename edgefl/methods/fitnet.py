@@ -1,14 +1,11 @@
 """FedAvg+FitNet: the received model's features are hints for the local ones (Romero et al. 2015; Kim et al. 2022)."""
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -22,8 +19,8 @@ class FitNet(Objective):
     four papers states the layers, the weight or the form of its baseline.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"features", "blocks"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+    needs = frozenset({"features", "blocks"})
+    frozen = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, description="weight γ of the hints")
 

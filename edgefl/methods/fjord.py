@@ -5,7 +5,6 @@ In each step the client draws a width among those that its device allows, and tr
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.parts.submodels import SubModel, Width
@@ -44,8 +42,8 @@ class FjORD(Objective):
     widest network updates the running statistics, which are averaged like all other numbers.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
-    side_by_side: ClassVar[bool] = False
+    needs = frozenset({"classes"})
+    side_by_side = False
 
     distill: bool = Field(default=True, description="the client's widest network teaches the drawn one")
     alpha: float = Field(default=0.5, ge=0, le=1, description="weight α of the teacher in a narrower network's loss")

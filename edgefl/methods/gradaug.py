@@ -1,7 +1,6 @@
 """GradAug: narrower sub-networks on smaller images learn from the full network (Yang et al. 2020)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe
@@ -31,8 +29,8 @@ class GradAug(Objective):
     share of their side. A draw decides shapes, so clients cannot be batched.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "images", "widths"})
-    side_by_side: ClassVar[bool] = False
+    needs = frozenset({"classes", "images", "widths"})
+    side_by_side = False
 
     subnets: int = Field(default=2, ge=1, description="number n of sub-networks")
     min_width: float = Field(default=0.8, gt=0, lt=1, description="minimum width w_b")

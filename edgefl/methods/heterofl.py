@@ -5,7 +5,7 @@
 3. The server averages each number over the clients that trained it; the others stay.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ class HeteroFL(Objective):
     cross-entropy"), so that they get no gradient.
     """
 
-    client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
+    client = frozenset({"label_counts"})
 
     mask_absent: bool = Field(
         default=False, description="set the logits of classes that the client does not have to zero while training"

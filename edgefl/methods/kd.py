@@ -1,13 +1,10 @@
 """FedAvg+KD: distillation from the received model (Hinton et al. 2015; baseline of Kim et al. 2022)."""
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
@@ -24,8 +21,8 @@ def taught_by(teacher: Weights, batch: Batch, context: Context) -> Tensor:
 class KnowledgeDistillation(Objective):
     """(1-γ) CE + γ KL(softmax(z_received/T) ‖ softmax(z/T)), the baseline FedAvg+KD of Kim et al. 2022."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+    needs = frozenset({"classes"})
+    frozen = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, le=1, description="share γ of the distillation")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")

@@ -4,8 +4,6 @@ A baseline: federated methods should be better for most clients. The metric is t
 models' metrics.
 """
 
-from typing import ClassVar
-
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -14,7 +12,7 @@ from edgefl.models.block_model import BlockModel
 class OwnModels(CrossEntropy):
     """The task's mean loss of the batch, on a model of which clients keep all tensors."""
 
-    evaluates_clients: ClassVar[bool] = True
+    evaluates_clients = True
 
     def adapt(self, model: BlockModel) -> BlockModel:
         own = super().adapt(model).again()

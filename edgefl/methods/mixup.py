@@ -1,14 +1,11 @@
 """Mixup: FedAvg on convex combinations of pairs of images (Zhang et al. 2018)."""
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -20,7 +17,7 @@ class Mixup(Objective):
     Zhang et al. 2018, as in the code of FedAlign's authors.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"images"})
+    needs = frozenset({"images"})
 
     mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")
 

@@ -5,7 +5,7 @@ model's as the positive pair and those of the client's last local model, which i
 """
 
 import copy
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
@@ -33,8 +32,8 @@ class Moon(Objective):
     are then equal, so the term has no gradient and no effect.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"features"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received", "previous"})
+    needs = frozenset({"features"})
+    frozen = frozenset({"received", "previous"})
 
     mu: float = Field(default=1.0, ge=0, description="weight μ of the contrastive term (5 for CIFAR-10 in the paper)")
     temperature: float = Field(default=0.5, gt=0, description="temperature T of the similarities")

@@ -1,13 +1,12 @@
 """FedLS-NTD: distillation from the received model over the classes that are not the label (Lee et al. 2022, Eq. 4)."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
@@ -32,8 +31,8 @@ class NotTrueDistillation(Objective):
     ``convex``: (1-β) CE + β NTD, as in FedMLB's code; ``additive``: CE + β T² NTD, as in the authors' code with β = 1.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+    needs = frozenset({"classes"})
+    frozen = frozenset({"received"})
 
     form: Literal["convex", "additive"] = Field(
         default="convex", description="(1-β) CE + β NTD (convex) or CE + β T² NTD (additive, the authors' form)"

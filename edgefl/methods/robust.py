@@ -6,14 +6,12 @@ among K clients: the median and the trimmed mean for f < K/2 (share: f/K), Krum 
 
 import warnings
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import Note, UserError
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 
@@ -22,7 +20,7 @@ _AT_ONCE = 1 << 16
 
 
 class _Robust(ServerUpdate):
-    needs: ClassVar[frozenset[Need]] = frozenset({"each update", "whole model"})
+    needs = frozenset({"each update", "whole model"})
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         return parameters + self.combined(torch.stack(list(arrivals.scaled())), arrivals.weights), state

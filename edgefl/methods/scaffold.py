@@ -6,9 +6,8 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -20,7 +19,7 @@ from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.rates import LearningRate
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 from edgefl.methods.parts.step_options import StepOptions
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -28,10 +27,10 @@ from edgefl.methods.recipe import METHODS, Recipe
 class ScaffoldRule(LocalRule):
     """y ← y - η (g - c_k + c) (Karimireddy et al. 2020, Alg. 1, line 10); clipping touches g, not the correction."""
 
-    lr_on_device: ClassVar[bool] = True
-    vectors: ClassVar[frozenset[str]] = frozenset({"control", "client_control"})
+    lr_on_device = True
+    vectors = frozenset({"control", "client_control"})
     # The control variate is the mean gradient only for plain steps.
-    needs: ClassVar[frozenset[Need]] = frozenset({"no momentum", "sgd", "round's rate"})
+    needs = frozenset({"no momentum", "sgd", "round's rate"})
 
     def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"correction": vectors["control"] - vectors["client_control"]}
@@ -43,8 +42,8 @@ class ScaffoldRule(LocalRule):
 class ControlVariate(ClientState):
     """c_k, the client's mean gradient of its last participation, zero before (Karimireddy et al. 2020, option II)."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("client_control",)
-    uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
+    vectors = ("client_control",)
+    uploads = MappingProxyType({"control": "client_control"})
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         own = vectors["client_control"]
@@ -61,9 +60,9 @@ class Scaffold(ServerUpdate):
     used. The weights of stale updates scale δ_k in the mean only, so c stays the mean of all c_k.
     """
 
-    broadcasts: ClassVar[tuple[str, ...]] = ("control",)
-    needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
-    default_weighting: ClassVar[Weighting | None] = "uniform"
+    broadcasts = ("control",)
+    needs = frozenset({"plain sum"})
+    default_weighting = "uniform"
 
     server_lr: LearningRate = Field(default=1.0, description="server learning rate η_s; 1 gives the plain mean")
 

@@ -3,16 +3,13 @@
 m ← β m + Σ_k w_k (θ_t - θ_k)/η_t; θ_{t+1} = θ_t - α η_t m. A stale update has the θ and η of its own version.
 """
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -23,8 +20,8 @@ class SlowMo(ServerUpdate):
     With a constant learning rate and α = 1 it equals FedAvgM; when the rate decays, momentum stays a gradient.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"own start", "sgd", "round's rate"})
-    default_weighting: ClassVar[Weighting | None] = "uniform"
+    needs = frozenset({"own start", "sgd", "round's rate"})
+    default_weighting = "uniform"
 
     beta: float = Field(default=0.8, ge=0, lt=1, description="slow momentum β")
     alpha: float = Field(default=1.0, gt=0, description="slow learning rate α")

@@ -1,7 +1,7 @@
 """Stochastic Depth: FedAvg with residual blocks dropped at random during training (Huang et al. 2016)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +9,6 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -26,7 +25,7 @@ class StochasticDepth(Objective):
     One draw per block and batch. In evaluation, each block's residual is multiplied by its probability of being kept.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"residual blocks"})
+    needs = frozenset({"residual blocks"})
 
     survival: float = Field(default=0.9, gt=0, le=1, description="probability ρ that the last residual block is kept")
 

@@ -3,12 +3,11 @@
 Fast clients train more epochs until then; slow ones train and return only the last blocks.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -27,10 +26,10 @@ class TimelyFL(CrossEntropy):
     written: k as half of the cohort, and whole epochs of the local options, are our reading.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"blocks"})
-    trains_last: ClassVar[bool] = True
+    needs = frozenset({"blocks"})
+    trains_last = True
     # A stack of clients, or a recorded step, would need one frozen front for all.
-    side_by_side: ClassVar[bool] = False
+    side_by_side = False
 
     blocks: Literal["linear", "foreseen"] = Field(
         default="linear", description="blocks that a client trains: the share α of the paper, or as many as end in time"

@@ -4,6 +4,6 @@ from edgefl.report.comparison import comparison
 from edgefl.report.glance import verdict
 from edgefl.report.pictures import write_pictures
 from edgefl.report.rows import comparison_rows, none_completed_a_round
-from edgefl.report.run_result import RunResult
+from edgefl.report.shown_run import RunResult
 
 __all__ = ["RunResult", "comparison", "comparison_rows", "none_completed_a_round", "verdict", "write_pictures"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,6 @@ from edgefl.record.tables import read_parquet
 from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 def scatter(values: list[float], labels: int | None) -> float:
     """The standard deviation of one model's metric that seeds need not show.
@@ -44,7 +41,7 @@ def scatter(values: list[float], labels: int | None) -> float:
 
 
 class RunResult:
-    """A finished run: its summary, scenario and rounds, a figure, and a comparison of its methods for notebooks.
+    """A finished run: its summary, scenario and rounds.
 
     Args:
         path: a run directory that ``edgefl simulate`` has finished.
@@ -212,30 +209,6 @@ class RunResult:
             table = table.add_column(0, "label", pa.array([label] * len(table), pa.string()))
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
         return pa.concat_tables(tables, promote_options="permissive")
-
-    def plot(self, *over: str, methods: Sequence[str] = ()) -> Figure:
-        """Accuracy, or another metric of the task, as a matplotlib figure.
-
-        Args:
-            over: the x-axis of each panel: ``time``, ``traffic``, ``energy``, ``computation``, ``rounds`` or the name
-                of a quantity of the scenario's; time and traffic if none is given.
-            methods: the labels of the methods shown; all if empty.
-        """
-        from edgefl.report.pictures import accuracy_figure
-
-        return accuracy_figure([self], over or ("time", "traffic"), methods)
-
-    def _repr_html_(self) -> str:
-        from edgefl.report.glance import glance
-        from edgefl.report.html import render
-
-        return render("comparison.html.jinja", table=glance(self))
-
-    def _repr_png_(self) -> bytes | None:
-        """The picture, where a notebook is shown without HTML; ``None`` if nothing was trained."""
-        from edgefl.report.figure_file import drawn
-
-        return drawn(self.plot(), "png") if self.trained else None
 
     def __repr__(self) -> str:
         name = type(self).__name__

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -166,7 +166,7 @@ class Calibration(Objective):
 class MaskedSgd(Sgd):
     """SGD on the parameters where the vector ``trained`` is 1; the others do not change, even with weight decay."""
 
-    vectors: ClassVar[frozenset[str]] = frozenset({"trained"})
+    vectors = frozenset({"trained"})
 
     def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgefl.emulation import shaping
 from edgefl.emulation.dilation import USED_PART, PacketRates, choose_dilation, packet_rates
-from edgefl.emulation.emulate import MOST_CLIENTS, RANDOM_BYTES, content_of, taking_part
+from edgefl.emulation.emulate import MOST_CLIENTS, RANDOM_BYTES, carried_content, taking_part
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.shaping import Rate
 from edgefl.emulation.wiring import LinkSettings, WiredLink, plan_wiring
@@ -93,9 +93,9 @@ class Fleet:
 
 
 def test_transfers_carry_the_simulated_model_and_random_bytes_without_one(tmp_path):
-    assert len(content_of(SeedPaths(tmp_path))) == RANDOM_BYTES
+    assert len(carried_content(SeedPaths(tmp_path))) == RANDOM_BYTES
     (tmp_path / "final.safetensors").write_bytes(b"model")
-    assert content_of(SeedPaths(tmp_path)) == b"model"
+    assert carried_content(SeedPaths(tmp_path)) == b"model"
 
 
 def test_of_a_large_fleet_only_clients_that_took_part_get_a_process(tmp_path):

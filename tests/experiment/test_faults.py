@@ -18,7 +18,7 @@ import torch
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
+from edgefl.experiment import NotWritten, RunsFailed, final_models, is_interrupted, resume, run
 from edgefl.methods.codecs.base import CODECS
 from edgefl.methods.codecs.quantise import Quantise
 from edgefl.methods.fedavg import CrossEntropy, Mean
@@ -307,7 +307,8 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(small, tmp_path, mon
             sys.exit(3)
         return metric_of_one(*arguments)
 
-    monkeypatch.setattr(personalisation, "metric_of_one", failing)
+    for caller in (personalisation, final_models):
+        monkeypatch.setattr(caller, "metric_of_one", failing)
     with pytest.raises(RunsFailed, match=r"1 of 3 runs .* method 'fedprox', round 2, .*: SystemExit: 3"):
         run(small(methods=[SOUND[0], "fedprox", SOUND[1]], **changes), out=tmp_path / "run")
     there = tree(tmp_path / "run")

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from edgefl.data.batches import batch_plan
 from edgefl.methods.fedavg import Mean
-from edgefl.training.distances import Distances
 from edgefl.training.faults import Diverged
 from edgefl.training.job import JobId, Mixing
+from edgefl.training.learner import Distances
 
 from .conftest import few_of
 

@@ -41,7 +41,7 @@ class Partition(Component):
 class ClasswisePartition(Partition):
     """A partition given by the number of samples per class and client; the samples are chosen at random."""
 
-    by_class: ClassVar[bool] = True
+    by_class = True
 
     @abstractmethod
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -22,7 +22,7 @@ class Natural(Partition):
     Only for data sets with an owner for each sample: ``shakespeare``, or data of your own with clients.
     """
 
-    by_owner: ClassVar[bool] = True
+    by_owner = True
 
     kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
 
@@ -74,7 +74,7 @@ class ByFile(Partition):
     scenario is the k-th client of the file, in ascending order.
     """
 
-    by_owner: ClassVar[bool] = True
+    by_owner = True
 
     kind: Literal["file"] = Field(default="file", description="a file that lists the samples of each client")
     file: InputFile = Field(description="the file, .csv or .json")

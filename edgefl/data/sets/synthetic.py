@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class Synthetic(DataSpec):
     Class sizes differ by at most one. The same options give the same images in every run.
     """
 
-    short_test: ClassVar[tuple[str, type]] = "test_images", int
+    short_test = "test_images", int
 
     name: Literal["synthetic"] = Field(default="synthetic", description="synthetic images of any shape and number")
     shape: tuple[Side, Side, Side] = Field(default=(1, 28, 28), description="channels, height and width")

@@ -1,6 +1,6 @@
 """The ``codec:`` of a scenario: the codecs of a method's uplink and downlink, and what clients keep for them."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, field_validator
 from torch import Tensor
@@ -61,13 +61,13 @@ class Codecs(Component):
 class Unsent(ClientState):
     """e, the residual of error feedback ``[parameter_count]``; zero at first."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("unsent",)
+    vectors = ("unsent",)
 
 
 class LastReceived(ClientState):
     """The last sent version of each block ``[size]``, known to both sides: the base of an encoded change."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("reference",)
+    vectors = ("reference",)
 
     def first(self, received: Tensor, parameter_count: int) -> State:
         """Blocks that were not received are those of the initial model."""

@@ -1,7 +1,5 @@
 """No compression: numbers are sent as float32."""
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,7 +12,7 @@ from edgefl.models.layout import FLOAT_BYTES
 class NoCodec(Codec):
     """Four bytes per number."""
 
-    exact: ClassVar[bool] = True
+    exact = True
 
     def bytes(self, shape: torch.Size) -> int:
         return FLOAT_BYTES * shape.numel()

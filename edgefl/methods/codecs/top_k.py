@@ -1,7 +1,6 @@
 """Few numbers: the largest ones and their positions."""
 
 import math
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ class TopK(Codec):
     (80, 525)
     """
 
-    for_changes: ClassVar[bool] = True
+    for_changes = True
 
     fraction: float = Field(default=0.01, gt=0, le=1, description="share of each tensor's numbers that is sent")
     error_feedback: bool = Field(default=True, description="clients keep the residual and add it to the next upload")

@@ -1,14 +1,12 @@
 """Distances between predictions for the papers' distillation losses, and the loss of hybrid paths."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fits import Need
 from edgefl.methods.parts.objective import Loss, Objective
 
 
@@ -30,8 +28,8 @@ def kl_divergence(target: Tensor, logits: Tensor, temperature: float = 1.0) -> T
 class HybridPaths(Objective):
     """Cross-entropy, and the cross-entropy and the divergence of paths that mix local and received blocks."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
-    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+    needs = frozenset({"classes", "blocks"})
+    frozen = frozenset({"received"})
 
     lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
     lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")

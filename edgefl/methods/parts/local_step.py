@@ -266,7 +266,7 @@ class Sgd(LocalRule):
     The momentum starts at zero every round: clients keep no optimizer state between rounds.
     """
 
-    lr_on_device: ClassVar[bool] = True
+    lr_on_device = True
 
     def begin(self, received: Tensor, vectors: State, options: StepOptions, steps: int) -> State:
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}

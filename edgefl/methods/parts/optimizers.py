@@ -6,7 +6,7 @@ goes on with the optimizer's state after its last one, which is a client state l
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, Tag
@@ -43,8 +43,8 @@ class KeptState(ClientState):
 class KeptSgd(Sgd):
     """SGD whose momentum continues from the client's last job, as in FedAlign's code, which resets no optimizer."""
 
-    lr_on_device: ClassVar[bool] = True
-    vectors: ClassVar[frozenset[str]] = frozenset({"velocity"})
+    lr_on_device = True
+    vectors = frozenset({"velocity"})
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ class RollingWidth(Width):
     Sec. 3.2).
     """
 
-    rounding: ClassVar[Rounding] = "down"
+    rounding = "down"
 
     def shift(self, round: int) -> int:
         return round

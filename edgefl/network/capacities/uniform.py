@@ -2,7 +2,7 @@
 
 import math
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from edgefl.units import BitsPerSecond
 class UniformCapacity(CapacitySpec):
     """Drawn for each client uniformly from ``[low, high)``; redrawn as set by the link's ``redraw``."""
 
-    drawn: ClassVar[bool] = True
+    drawn = True
 
     kind: Literal["uniform"] = Field("uniform", description="Each client's capacity is drawn from U(low, high).")
     low: BitsPerSecond = Field(description="Lowest capacity.")

@@ -67,6 +67,7 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(left=False)
     plain(ax, "x", ("top", "right", "left"))
+    ax.grid(axis="x", color="0.9")
     ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
     ax.set_xlim(0, 1.02 * (round.ended - round.began))
     ax.set_xlabel("seconds of virtual time since the round began")
