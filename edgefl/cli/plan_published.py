@@ -21,7 +21,7 @@ def show_prices(found: Prices) -> None:
         Column("rounds", [f"{each.bound} {each.rounds}".strip() for each in rounds]),
         figures("a round", [each.seconds_a_round for each in prices], "seconds"),
         figures("time", [each.seconds.nominal for each in prices], "seconds"),
-        Column("time ratio", [MISSING if each.ratio is None else f"{each.ratio:.2f}" for each in prices]),
+        Column("ratio", [MISSING if each.ratio is None else f"{each.ratio:.2f}" for each in prices]),
         Column("faster, Mbit/s", [_pays(each.pays) for each in prices]),
         figures("bytes", [each.bytes for each in prices], "bytes"),
         figures("energy", [each.joules.nominal for each in prices], "joules"),
@@ -62,9 +62,9 @@ def _notes(found: Prices) -> Iterator[str]:
     )
     if any(each.pays for each in found.prices):
         yield (
-            f"Time ratio: to {found.baseline} with its published rounds. Faster: with links of these rates (the median "
-            f"client's downlink, here {found.rate / 1e6:.4g} Mbit/s); in brackets: if all devices are as slow and as "
-            "fast as their profiles allow. >: the paper states only a bound, which is taken as the number."
+            f"Ratio: of the time to that of {found.baseline} with its published rounds. Faster: with links of these rates "
+            f"(the median client's downlink, here {found.rate / 1e6:.4g} Mbit/s); in brackets: if all devices are as slow "
+            "and as fast as their profiles allow. >: the paper states only a bound, which is taken as the number."
         )
     plans = [(method, device) for plan in found.planned for method in plan.methods for device in method.devices]
     evidence = {device.device: device.evidence for _, device in plans}
