@@ -62,9 +62,10 @@ def _notes(found: Prices) -> Iterator[str]:
     )
     if any(each.pays for each in found.prices):
         yield (
-            f"Ratio: of the time to that of {found.baseline} with its published rounds. Faster: with links of these rates "
-            f"(the median client's downlink, here {found.rate / 1e6:.4g} Mbit/s); in brackets: if all devices are as slow "
-            "and as fast as their profiles allow. >: the paper states only a bound, which is taken as the number."
+            f"Ratio: of the time to that of {found.baseline} with its published rounds. Faster: with links of these "
+            f"rates (the median client's downlink, here {found.rate / 1e6:.4g} Mbit/s); in brackets: if all devices "
+            "are as slow and as fast as their profiles allow. >: the paper states only a bound, which is taken as "
+            "the number."
         )
     plans = [(method, device) for plan in found.planned for method in plan.methods for device in method.devices]
     evidence = {device.device: device.evidence for _, device in plans}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,16 +46,16 @@ def list_profiles(as_json: Json = False) -> None:
     for each in sorted(profiles, key=lambda profile: profile.kind):
         *rates, idle, training = (f"{float(f'{figure:.3g}'):g}" for figure in _figures(each))
         evidence = str(each.evidence("compute")).removesuffix(f", {UNKNOWN}")
-        rows.append([each.kind, each.name, *rates, f"{idle}–{training}", evidence])
+        rows.append([each.kind, each.name, *rates, f"{idle}–{training}", evidence, each.software])
     print_table(
-        ["kind", "name", "GFLOP/s", "GB/s", "GiB", "W", "evidence"],
+        ["kind", "name", "GFLOP/s", "GB/s", "GiB", "W", "evidence", "stack"],
         rows,
         notes=[
             "GFLOP/s: fp32, achievable in training. W: the whole device, idle and in training.",
             f"evidence: what confirms the seconds of a step, and their mean error, else {UNKNOWN}. Other software than "
-            "the stack (profile show), or depthwise networks without an error, may take up to ten times as long.",
+            "the stack, or depthwise networks without an error, may take up to ten times as long.",
         ],
-        words=(0, 1, 6),
+        words=(0, 1, 6, 7),
     )
 
 
@@ -128,7 +130,7 @@ def check_profile(
 
     device = load_profile(profile)
     with quiet(as_json):
-        found = read_step_table(table)
+        found = read_step_table(table, device.backend, skip=True, progress=now_and_then(math.inf if as_json else 2))
     compared = compare(device, found)
     if picture is not None:
         from edgefl.report.command_figures import predicted_figure
@@ -148,6 +150,19 @@ def check_profile(
     own = sum(measured_step(device, each.time.operators) is not None for each in compared)
     if own:
         say(f"{own} of these steps are, or are similar to, the profile's measured steps; their errors confirm nothing.")
+
+
+def now_and_then(seconds: float = 2.0) -> Callable[[str], None]:
+    """A function that prints which step is counted, on standard error and at most once in so many seconds."""
+    said = monotonic()
+
+    def progress(text: str) -> None:
+        nonlocal said
+        if monotonic() - said > seconds:
+            say(f"Counting step {text}", err=True)
+            said = monotonic()
+
+    return progress
 
 
 def say_left_out(table: StepTable) -> None:

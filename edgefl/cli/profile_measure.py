@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import say
-from edgefl.cli.profile import Output, app, print_errors, save_profile, say_left_out, warn_of_seconds
+from edgefl.cli.profile import Output, app, now_and_then, print_errors, save_profile, say_left_out, warn_of_seconds
 from edgefl.errors import UserError
 from edgefl.files import user_path
 
@@ -158,7 +158,8 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
 
     if steps and rest.like is None:
         raise UserError("--steps also needs a profile: --like NAME", file=str(file))
-    table, base = read_step_table(file), unmeasured_device(rest)
+    base = unmeasured_device(rest)
+    table = read_step_table(file, base.backend, progress=now_and_then())
     times = table.times
     say_left_out(table)
     for each in times:
@@ -174,7 +175,7 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
         data, held = table_profile.scaled_to(times, base, **facts)
         result = f"a few figures of {base.name} were scaled to them."
         heading = "Each time predicted from the others:"
-        unknown = "Too few to predict one from the others: the bounds, a factor of 1.5, are those of similar boards."
+        unknown = "Too few to predict one from the others: the bounds are those of other boards with as few."
     else:
         rates, held = table_profile.fitted_rates(times, base), table_profile.held_out(times, base)
         data = table_profile.fitted_profile(rates, held, base, count=len(times), **facts)

@@ -154,7 +154,7 @@ ALIKE = (Variant(1.0, {}),)
 """All steps of a method execute the same operators, whatever is drawn."""
 
 
-def measure(model: BlockModel, method: Step | Method, alpha: int, batch: int) -> StepCost:
+def measure(model: BlockModel, method: Step | Method, alpha: int, batch: int, backend: Backend = "cpu") -> StepCost:
     """The mean cost of a local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
 
     ``model`` is as the method trains it (see ``Objective.adapt``).
@@ -163,7 +163,7 @@ def measure(model: BlockModel, method: Step | Method, alpha: int, batch: int) ->
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
     """
     variants = method.objective.variants(model) or ALIKE
-    return mean_cost([(share, trace(model, method, alpha, batch, drawn).cost) for share, drawn in variants])
+    return mean_cost([(share, trace(model, method, alpha, batch, drawn, backend).cost) for share, drawn in variants])
 
 
 def trace(  # noqa: PLR0917  (a step is made of this many things)

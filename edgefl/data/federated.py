@@ -158,6 +158,17 @@ def reads_samples(spec: DataSpec, split: Split = "test") -> bool:
     return split == "validation" or spec.partition.by_owner or spec.known() is None
 
 
+def tested_samples(spec: DataSpec, split: Split) -> int:
+    """The number of samples that a model is evaluated on, as :func:`shard_sizes` without reading pixels.
+
+    >>> from edgefl.data.sets.digits import Digits
+    >>> tested_samples(Digits(clients=5), "test")
+    2000
+    """
+    known = spec.describe()
+    return sum(known.test) if split == "test" else round(sum(known.train) * spec.validation)
+
+
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     """Training images of each client, ``[clients]``: the sizes from ``load_federated``, without reading pixels.
 

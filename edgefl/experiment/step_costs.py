@@ -46,6 +46,7 @@ class StepCosts:
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow] = ()) -> None:
         self.method = keeping_local(method, model.model.layout)
+        self._plain = build_method("fedavg", method.local)
         self._paper = isinstance(cost, PaperCost)
         self._model = model
         self._levels: dict[int, tuple[SubModel, CostModel]] = {}
@@ -59,27 +60,25 @@ class StepCosts:
     def step(self, alpha: int, batch: int, level: int = 0, backend: Backend = "cpu") -> StepCost:
         """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
 
-        ``level`` is the client's capacity level; see :class:`~edgefl.methods.parts.submodels.SubModels`. ``backend`` is
-        that of its device.
+        With ``alpha`` 0 it is FedAvg's step, whose forward pass is that of an evaluation. ``level`` is the client's
+        capacity level; see :class:`~edgefl.methods.parts.submodels.SubModels`. ``backend`` is that of its device.
         """
+        model = self._model if self.method.submodels is None else self.part_of(level)[1]
+        method, blocks = (self.method, alpha) if alpha else (self._plain, model.model.depth)
         if backend != "cpu":
-            backend = self._measured(level).backend(self.method, alpha, backend)
+            backend = model.backend(method, blocks, backend)
         key = (alpha, batch, level, backend)
         if key not in self.used:
-            self.used[key] = self._known.get(key) or self._cost(*key)
-            note_uncounted(self.used[key].operators)
+            if (cost := self._known.get(key)) is None:
+                paper = self._paper and alpha > 0
+                cost = model.cost(
+                    self._plain if paper else method, model.model.depth if paper else blocks, batch, backend
+                )
+                if paper:
+                    cost = scaled_step(cost, paper_factor(self.method, alpha, self._model.model.depth) or 1.0)
+            self.used[key] = cost
+            note_uncounted(cost.operators)
         return self.used[key]
-
-    def _measured(self, level: int) -> CostModel:
-        return self._model if self.method.submodels is None else self.part_of(level)[1]
-
-    def _cost(self, alpha: int, batch: int, level: int, backend: Backend) -> StepCost:
-        model = self._measured(level)
-        if not self._paper:
-            return model.cost(self.method, alpha, batch, backend)
-        plain = model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch, backend)
-        factor = paper_factor(self.method, alpha, self._model.model.depth) or 1.0
-        return scaled_step(plain, factor)
 
     def part_of(self, level: int) -> tuple[SubModel, CostModel]:
         """Return the part of the model that clients of a capacity level train, for methods that have levels."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
 from edgefl.data.attackers import Attackers
-from edgefl.data.federated import FederatedData, load_federated, shard_sizes
+from edgefl.data.federated import FederatedData, load_federated, shard_sizes, tested_samples
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
 from edgefl.methods.build import build_method
@@ -35,7 +35,7 @@ from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, RoundOverhead, SecondsCost
 from edgefl.simulation.failure_specs import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.setup import Setup, connected
+from edgefl.simulation.setup import RoundEvaluation, Setup, connected
 from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
@@ -134,6 +134,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "protocol": SynchronousSpec(),
         "fleet": (FleetGroup(profile=server, count=1, link="server"),),
         "network": _NO_TRANSFERS,
+        "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
     }
@@ -159,6 +160,19 @@ def limits_of(scenario: Scenario) -> Limits:
     """Return the budgets and targets of one run, none reached yet."""
     smoothed = scenario.target_metric.endswith("_ema")
     return Limits(scenario.budgets.limits(), values_of(scenario.targets), scenario.task.measured, smoothed=smoothed)
+
+
+def evaluation_of(scenario: Scenario, samples: NDArray[np.int64]) -> RoundEvaluation | None:
+    """Return how clients with so many training ``samples`` and the server evaluate, as a part of each round."""
+    spec = scenario.evaluation
+    if spec.on is None:
+        return None
+    with errors_at("data"):
+        tested = tested_samples(scenario.data, spec.split)
+    own = tested if scenario.data.test == "whole" else np.maximum(1, tested * samples // samples.sum())
+    images = np.broadcast_to(own if spec.images is None else spec.images, samples.shape).astype(np.int64)
+    share = 0.0 if spec.on == "server" else spec.share
+    return RoundEvaluation(share, images, on_server=0 if spec.on == "clients" else tested)
 
 
 @neutral_torch()
@@ -209,6 +223,8 @@ def setup_of(
         learner=learner,
         limits=limits_of(scenario),
         stop=scenario.stop,
+        server_device=scenario.training.server,
+        evaluation=evaluation_of(scenario, world.samples),
         evaluate_every=scenario.evaluation.every,
         trains=trains,
         seconds=seconds,

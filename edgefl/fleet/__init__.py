@@ -17,7 +17,7 @@ from edgefl.fleet.energy import (
 )
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.input import InputPipeline
-from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
+from edgefl.fleet.library import NamedProfile, all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import (
     Operator,
@@ -31,8 +31,8 @@ from edgefl.fleet.roofline import (
 
 __all__ = [
     "Accidents", "Attendance", "Bound", "DeviceProfile", "Direction", "Estimate", "FleetAssignment", "FleetGroup",
-    "Heat", "InputPipeline", "Operator", "Pace", "Slowdown", "all_profiles", "assign", "compute_joules", "fits",
-    "fleet_step_seconds", "group_counts", "idle_joules", "load_profile", "measured_step", "profile_names",
+    "Heat", "InputPipeline", "NamedProfile", "Operator", "Pace", "Slowdown", "all_profiles", "assign", "compute_joules",
+    "fits", "fleet_step_seconds", "group_counts", "idle_joules", "load_profile", "measured_step", "profile_names",
     "promotion_joules", "read_profile", "resolve", "step_evidence", "step_seconds", "step_signature", "tail_joules",
     "training_watts", "transfer_joules", "value",
 ]  # fmt: skip

@@ -21,7 +21,8 @@ from edgefl.fleet.profile import (
     DeviceProfile,
     Evidence,
     OperatorRates,
-    scaled_figures,
+    in_mode,
+    scaled_compute,
     scaled_kinds,
     slower,
 )
@@ -128,7 +129,7 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float | None 
         "core_speed": speed,
         **dict.fromkeys(DURATIONS, 1 / speed),
     }
-    compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
+    compute = scaled_compute(profile.compute, factors)
     compute = compute.model_copy(update={"measured_steps": (), "cpu_quota": None})  # of another device
     size = profile.memory
     if memory is not None:
@@ -151,6 +152,7 @@ class FleetGroup(Options):
     clients: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
         None, min_length=1, description="The numbers of its clients, from 0, instead of a share or a count."
     )
+    mode: str | None = Field(None, description="A power mode of the profile; null: the one that it describes.")
     link: str = Field(description="The link that connects each of them, a key of network.links.")
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
     dropout: float = Field(
@@ -201,12 +203,17 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
             group.sample.milliseconds()
     except UserError as error:
         raise UserError(str(error), field=f"{where}{place}") from None
+    if group.mode is not None:
+        try:
+            profile = in_mode(profile, group.mode)
+        except UserError as error:
+            raise error.located(field=f"{where}mode") from None
     if group.overrides:
         profile = _overridden(profile, group.overrides, f"{where}overrides")
     if group.pace != 1:
         data = slower(profile, group.pace).model_dump(mode="json")
         profile = validated(DeviceProfile, data, field=f"{where}pace")
-    return group.model_copy(update={"profile": profile, "overrides": None, "pace": 1.0})
+    return group.model_copy(update={"profile": profile, "mode": None, "overrides": None, "pace": 1.0})
 
 
 def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) -> DeviceProfile:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.fleet.roofline import Operator, small_images
-from edgefl.operator_kinds import FAMILIES, kind_and_families
+from edgefl.fleet.roofline import Operator, beside, small_images
+from edgefl.operator_kinds import FAMILIES, KINDS, kind_and_families
 
 Step = tuple[Sequence[Operator], float]
 """The operators of a step (or chain of layers), and its measured seconds."""
@@ -45,10 +45,11 @@ class Rates:
     # group_overhead, half_rate_pixels: as in a profile
     group_overhead: float = 0.0
     half_rate_pixels: float = 0.0
+    cuda: bool = False  # kernels run beside launches
 
     def seconds(self, operators: Sequence[Operator]) -> float:
         general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
-        total = self.step_overhead
+        kernels = launches = 0.0
         for each in operators:
             kind = getattr(each, "kind", "")
             own = (self.kinds[name] for name in kind_and_families(kind) if name in self.kinds)
@@ -56,8 +57,9 @@ class Rates:
             pixels = getattr(each, "pixels", 0)
             flops = each.flops * (1 + self.half_rate_pixels / pixels) if pixels else each.flops
             launch += self.group_overhead * getattr(each, "groups", 0)
-            total += each.count * (max(flops / rate, each.bytes / bandwidth) + launch)
-        return total
+            kernels += each.count * max(flops / rate, each.bytes / bandwidth)
+            launches += each.count * launch
+        return self.step_overhead + (beside(kernels, launches) if self.cuda else kernels + launches)
 
 
 def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
@@ -329,3 +331,56 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     return replace(
         found, group_overhead=group if work.groups.any() else 0.0, half_rate_pixels=half if work.small.any() else 0.0
     )
+
+
+CHANNELS = {"thin": 3.0, "narrow": 20.0, "medium": 64.0, "wide": 256.0, "grouped": 8.0, "depthwise": 1.0}
+"""Usual channels of a group of a convolution, by its width: of the smaller side."""
+
+LIGHT = ("elementwise", "move", "reduction")
+"""Kinds of operators that PyTorch's engine launches itself, without a module's call or a library's set-up."""
+
+KEPT = np.array([0.3, 0.3, 1.0, 0.1, 0.1, 0.1, 0.3])
+"""Penalty for each factor of e between a GPU's figure and the usual one: little for channels and launches."""
+
+
+def fit_cuda(
+    steps: Sequence[Step], *, peak: float, memory_bandwidth: float, operator_overhead: float, step_overhead: float
+) -> Rates:
+    """The seven figures of a GPU that predict these steps best, by least squares of the logarithm.
+
+    They are the FLOP/s of products and, with Winograd's transforms, of spatial convolutions, bytes/s, the channels at
+    which a convolution reaches half of its rate, seconds of a launch, of a light launch and of a step. The expected
+    figures follow from those given, and a few steps hardly move them away.
+
+    Raises:
+        ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.
+    """
+    from scipy.optimize import least_squares
+
+    if len(steps) < LEAST_STEPS or any(not seconds > 0 for _, seconds in steps):
+        raise ValueError(f"expected at least {LEAST_STEPS} steps of more than 0 seconds")
+    measured = np.log([seconds for _, seconds in steps])
+    overheads = np.maximum((operator_overhead, step_overhead), LEAST_OVERHEAD)
+    usual = np.log([peak / 2, peak, memory_bandwidth, 16.0, overheads[0], 0.1, overheads[1]])
+
+    def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        rates = _cuda_rates(x)
+        predicted = np.log([rates.seconds(operators) for operators, _ in steps])
+        return np.concatenate([predicted - measured, KEPT * (x - usual)])
+
+    # Steps depend on launches only where these take longer than kernels, so the search also starts from long ones.
+    fits = [least_squares(misses, usual + slow * (np.arange(usual.size) == 4)) for slow in (0.0, 1.5, 3.0)]
+    return _cuda_rates(min(fits, key=lambda fit: float(fit.cost)).x)
+
+
+def _cuda_rates(logarithms: NDArray[np.float64]) -> Rates:
+    product, spatial, bandwidth, half, launch, light, fixed = np.exp(logarithms).tolist()
+    general = product / (1 + half / CHANNELS["medium"])
+    kinds = {"matrix-product": (product, bandwidth, launch)}
+    kinds |= dict.fromkeys(LIGHT, (general, bandwidth, light * launch))
+    for kind in KINDS:
+        if kind.startswith("convolution"):
+            width = kind.split("-")[1]
+            rate = spatial if "spatial" in kind and width != "thin" else product
+            kinds[kind] = rate / (1 + half / CHANNELS[width]), bandwidth, launch
+    return Rates(general, bandwidth, launch, fixed, kinds, cuda=True)

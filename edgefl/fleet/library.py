@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
 
 from edgefl import shipped
 from edgefl.errors import BrokenPlugIn, Note, UserError, nearest
@@ -13,7 +15,7 @@ from edgefl.files import user_path
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.registry import PlugIns
-from edgefl.validation import shown, validated
+from edgefl.validation import as_validator, shown, validated
 from edgefl.yaml_file import read_yaml
 
 
@@ -63,6 +65,17 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
     return _named(text)
 
 
+@as_validator
+def _loaded(value: Any) -> Any:
+    return load_profile(value) if isinstance(value, str) else value
+
+
+NamedProfile = Annotated[
+    DeviceProfile, BeforeValidator(_loaded), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
+]
+"""An option that is the name of a profile, the path of one, or a whole profile."""
+
+
 def read_profile(path: Path) -> DeviceProfile:
     """The profile in a YAML file; a note says which of its rates are doubtful."""
     profile = validated(DeviceProfile, read_yaml(path), file=str(path))
@@ -70,7 +83,7 @@ def read_profile(path: Path) -> DeviceProfile:
     return profile
 
 
-FITTED = ("raspberry-pi-3b-plus", "raspberry-pi-4", "raspberry-pi-4-torch1", "raspberry-pi-5", "raspberry-pi-5-torch1")
+FITTED = tuple(f"raspberry-pi-{each}" for each in ("3b-plus", "4", "4-torch1", "4-torch2", "5", "5-torch1"))
 """The boards whose predicted steps were compared with measured ones."""
 
 SEVERAL = 3.0

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from edgefl.errors import Note, nearest
+from edgefl.errors import Note, UserError, nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Bounds, Estimate, from_number, opposite, scaled, value
 from edgefl.operator_kinds import RATED, Backend, kind_and_families
@@ -313,6 +313,15 @@ MOST_WATTS: Mapping[Kind, float] = {
 """Of a whole device that trains."""
 
 
+class Mode(Options):
+    """A power mode of a board, as ``nvpmodel`` sets it: its clocks relative to those that the profile describes."""
+
+    cpu: float = Field(1.0, gt=0, le=10, description="Clock of the cores that launch operators and read data.")
+    gpu: float = Field(1.0, gt=0, le=10, description="Clock of the processor that trains.")
+    memory: float = Field(1.0, gt=0, le=10, description="Clock of the memory.")
+    watts: Watts | None = Field(None, description="Watts of the whole device while it trains; null: power.compute.")
+
+
 class DeviceProfile(Options):
     """A kind of device.
 
@@ -330,6 +339,9 @@ class DeviceProfile(Options):
     memory: Memory = Field(description="Memory, which limits the size of a job.")
     power: Power = Field(description="Power consumption.")
     battery: Battery | None = Field(None, description="The battery; null: the device uses mains power.")
+    modes: dict[Annotated[str, Field(pattern=NAME)], Mode] = Field(
+        default_factory=dict, description="Other power modes, which an entry of a fleet may name."
+    )
     provenance: Provenance = Field(description="The sources of the figures.")
 
     @model_validator(mode="after")
@@ -441,9 +453,38 @@ def slower(profile: DeviceProfile, factor: float) -> DeviceProfile:
     4.0
     """
     factors = {**dict.fromkeys(RATES, 1 / factor), **dict.fromkeys(DURATIONS, factor)}
-    compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
-    steps = tuple(scaled_figures(step, {"seconds": factor}) for step in compute.measured_steps)
-    return profile.model_copy(update={"compute": compute.model_copy(update={"measured_steps": steps})})
+    steps = tuple(scaled_figures(step, {"seconds": factor}) for step in profile.compute.measured_steps)
+    compute = scaled_compute(profile.compute, factors).model_copy(update={"measured_steps": steps})
+    return profile.model_copy(update={"compute": compute})
+
+
+def in_mode(profile: DeviceProfile, name: str) -> DeviceProfile:
+    """The same board in another power mode of its profile, without its measured steps.
+
+    >>> from edgefl.fleet import load_profile
+    >>> board = load_profile("jetson-agx-xavier")
+    >>> round(in_mode(board, "30W").core_speed / board.core_speed, 2)
+    0.53
+    """
+    if name not in profile.modes:
+        raise UserError(f"{profile.name} has no such power mode; {nearest(name, profile.modes)}")
+    mode = profile.modes[name]
+    factors = {
+        **dict.fromkeys(("fp32_peak", "fp32_achievable"), mode.gpu),
+        **dict.fromkeys(DURATIONS, 1 / mode.cpu),
+        "memory_bandwidth": mode.memory,
+        "core_speed": mode.cpu,
+    }
+    compute = scaled_compute(profile.compute, factors).model_copy(update={"measured_steps": ()})
+    watts = profile.power.compute if mode.watts is None else mode.watts
+    power = profile.power.model_copy(update={"compute": watts})
+    update = {"name": f"{profile.name}-{name}", "compute": compute, "power": power, "modes": {}}
+    return profile.model_copy(update=update)
+
+
+def scaled_compute(compute: Compute, factors: Mapping[str, float]) -> Compute:
+    """The same processor; its figures, also those of kinds of operators, are multiplied by the factors."""
+    return scaled_kinds(scaled_figures(compute, factors), factors)
 
 
 def scaled_kinds(compute: Compute, factors: Mapping[str, float]) -> Compute:

@@ -5,29 +5,19 @@ together: ``epochs`` passes over them, or ``steps`` batches of them. It takes th
 ``profile``. The optimizer's state goes on from round to round, so R rounds of one epoch are a training of R epochs.
 """
 
-from typing import Annotated, Any
+from pydantic import Field
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
-
-from edgefl.fleet import DeviceProfile, load_profile
+from edgefl.fleet import DeviceProfile, NamedProfile
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
-from edgefl.validation import as_validator
-
-
-@as_validator
-def _loaded(value: Any) -> Any:
-    return load_profile(value) if isinstance(value, str) else value
 
 
 class OnAllData(CrossEntropy):
     """The task's mean loss of a batch of all clients' data."""
 
-    profile: Annotated[
-        DeviceProfile, BeforeValidator(_loaded), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
-    ] = Field(
+    profile: NamedProfile = Field(
         default="pc-rtx-2080ti",
         validate_default=True,
         description="the server: the name of a device profile, the path of one, or a whole profile",

@@ -37,7 +37,7 @@ class Ratios(NamedTuple):
 def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, error: float = 0.5) -> dict[str, Any]:
     """The data of ``device`` with rates derived from those of ``base``, and bounds for this relative error.
 
-    Dense kinds of operators scale with ``ratios.dense`` and memory with ``ratios.bandwidth``. Where the base
+    Dense kinds of operators scale with ``ratios.dense`` and memory with ``ratios.bandwidth``. Where a base without GPU
     is far slower than in general (depthwise convolutions), neither its vector units nor its memory are the limit, and
     the figure scales with ``ratios.scalar``. Overheads do too, with bounds that are at least as wide as they were; so
     does reading, unless the device has its own figure.
@@ -46,7 +46,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     rate, bandwidth = value(compute.fp32_achievable), value(compute.memory_bandwidth)
 
     def scaled(figure: float, general: float, ratio: float) -> dict[str, float]:
-        return bounds_around(figure * (ratios.scalar if figure < SCALAR * general else ratio), factor)
+        limited = base.backend == "cpu" and figure < SCALAR * general
+        return bounds_around(figure * (ratios.scalar if limited else ratio), factor)
 
     def slower(overhead: Figure, ratio: float = ratios.scalar) -> dict[str, float]:
         low, nominal, high = (value(overhead, bound) / ratio for bound in BOUNDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +18,7 @@ from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.registry import build_model
+from edgefl.operator_kinds import Backend
 from edgefl.scenario.named_step import read_shape, read_step
 from edgefl.torch_settings import neutral_torch
 
@@ -101,8 +102,12 @@ class StepTable:
     ignored: tuple[str, ...] = ()
 
 
-def read_step_table(file: Path) -> StepTable:
-    """Read the rows of a CSV file with a header.
+def read_step_table(
+    file: Path, backend: Backend = "cpu", *, skip: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> StepTable:
+    """Read the rows of a CSV file with a header, and count their steps; ``progress`` is called before each with a text.
+
+    With ``skip``, rows with a mistake are left out like those of models that cannot be counted.
 
     Columns: ``model`` (a name of edgefl's, or a mapping as in a scenario) and ``batch``. ``timm_name``,
     ``torchvision_name`` or ``python`` (``FILE:NAME``) names the model of a library; ``model`` is then its title. Times
@@ -115,10 +120,11 @@ def read_step_table(file: Path) -> StepTable:
     tabs; numbers may then have a decimal comma.
     """
     rows, columns, ignored = _rows(file)
-    steps = _Steps(file)
+    steps = _Steps(file, backend)
     times: list[StepTime] = []
     left_out: dict[str, str] = {}
-    for line, row in rows:
+    for number, (line, row) in enumerate(rows, start=1):
+        progress(f"{number} of {len(rows)}: {_title(row)}")
         for column in columns:
             if row[column].lower() in EMPTY:
                 continue
@@ -128,7 +134,9 @@ def read_step_table(file: Path) -> StepTable:
                 left_out[_title(row)] = str(error)
             except UserError as error:
                 place = f"line {line}, {error.field}" if error.field else f"line {line}"
-                raise UserError(error.message, field=place, file=str(file)) from None
+                if not skip:
+                    raise UserError(error.message, field=place, file=str(file)) from None
+                left_out[_title(row) or place] = f"{place}: {error.message}"
     if not times:
         first = next(iter(left_out.items()), ("", "expected at least one time, found none"))
         raise UserError(": ".join(each for each in first if each), file=str(file))
@@ -205,11 +213,11 @@ class _NotCountedError(Exception):
 
 
 class _Steps:
-    """Counts the steps of rows, each once; a model that follows itself is built once."""
+    """Counts the steps of rows, each once; a model is built once, without numbers."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.built: tuple[object, BlockModel] | None = None
+    def __init__(self, file: Path, backend: Backend) -> None:
+        self.file, self.backend = file, backend
+        self.built: dict[object, BlockModel] = {}
         self.counted: dict[tuple[str, ...], tuple[tuple[Operator, ...], InputPipeline | None, int]] = {}
 
     def time(self, line: int, row: Mapping[str, str], column: str) -> StepTime:
@@ -263,13 +271,13 @@ class _Steps:
         return text
 
     def _built(self, spec: Any, shape: tuple[int, ...], classes: int) -> BlockModel:
-        key = (spec, shape, classes)
-        if self.built is None or self.built[0] != key:
+        key = (spec.model_dump_json(), shape, classes)
+        if key not in self.built:
             try:
-                self.built = key, build_model(spec, shape, classes)
+                self.built[key] = build_model(spec, shape, classes, numbers=False)
             except UserError as error:
                 raise _NotCountedError(str(UserError(error.message, file=error.file))) from None
-        return self.built[1]
+        return self.built[key]
 
     def _operators(self, model: BlockModel, method: Method, row: Mapping[str, str]) -> tuple[Operator, ...]:
         model = method.objective.adapt(model)
@@ -278,7 +286,7 @@ class _Steps:
             raise UserError(f"expected at most the model's {model.depth} blocks, found {alpha}", field="alpha")
         try:
             with neutral_torch():
-                return measure(model, method, alpha, method.local.step_samples).operators
+                return measure(model, method, alpha, method.local.step_samples, self.backend).operators
         except (DataDependentError, UserError) as error:
             raise _NotCountedError(str(error)) from None
 

@@ -102,7 +102,8 @@ def _ratio(over: str, under: str) -> Callable[[Any], float | None]:
 
 
 def _unfinished(totals: Any) -> Any:
-    return totals["bytes_wasted"] - sum(totals[f"bytes_{fate}"] for fate in LOST if fate != "unfinished")
+    known = [fate for fate in LOST if fate not in ("evaluated", "unfinished")]
+    return totals["bytes_wasted"] - sum(totals[f"bytes_{fate}"] for fate in known)
 
 
 _Q = Quantity
@@ -133,10 +134,13 @@ QUANTITIES: dict[str, Quantity] = {
            source=_sum("bytes", *_ENDS, item="up".__eq__)),
         _Q("bytes_useful", "bytes", "of both, of clients whose update was aggregated", path="bytes.useful", whole=True),
         _Q("bytes_wasted", "bytes", head="wasted", path="bytes.wasted", whole=True,
-           of=lambda totals: totals["bytes"] - totals["bytes_useful"]),
+           of=lambda totals: totals["bytes"] - totals["bytes_useful"] - totals["bytes_evaluated"]),
         *(_Q(f"bytes_{fate}", "bytes", f"of both, lost: {fate.replace('_', ' ')}", path=f"bytes.by_fate.{fate}",
              whole=True, source=_sum("bytes", "lost", item=fate.__eq__))
-          for fate in LOST if fate not in ("broken", "unfinished")),
+          for fate in LOST if fate not in ("broken", "evaluated", "unfinished")),
+        _Q("bytes_evaluated", "bytes", "of both, for evaluations on clients", "evaluation",
+           path="bytes.by_fate.evaluated", group="bytes_evaluated",
+           source=_sum("bytes", "lost", item="evaluated".__eq__)),
         _Q("bytes_broken", "bytes", "of both, lost: broken", path="bytes.by_fate.broken", whole=True,
            group="transfers_breaks", source=_sum("bytes", "transfer_break", item="relay".__ne__)),
         _Q("bytes_unfinished", "bytes", path="bytes.by_fate.unfinished", whole=True, of=_unfinished),
@@ -154,6 +158,10 @@ QUANTITIES: dict[str, Quantity] = {
            "exposed transfers", path="communication.exposed_seconds"),
         _Q("hidden_seconds", "seconds", "transfers of the critical path that did not", "hidden transfers",
            path="communication.hidden_seconds"),
+        _Q("server_seconds", "seconds", "in which the server aggregated and evaluated", "server",
+           group="server_seconds", source=_sum("seconds", "server")),
+        _Q("evaluation_seconds", "seconds", "in which clients evaluated the round's model", "evaluation on clients",
+           group="evaluation_seconds"),
         _blocks("blocks_actual", "bytes", "model blocks sent to the cohort, by their true size", "blocks, actual bytes",
                 path="blocks.actual"),
         _blocks("blocks_uniform", "bytes", "model blocks sent to the cohort, at 1/M of the model each",
@@ -166,6 +174,11 @@ QUANTITIES: dict[str, Quantity] = {
         _fronts("least_seconds", "seconds", "least makespan of as many blocks", path="blocks.least_seconds"),
         _fronts("makespan_over_least", "number", path="blocks.makespan_over_least",
                 of=_ratio("foreseen_seconds", "least_seconds")),
+        _fronts("choice_rewards", "number", "mean rewards of the chosen blocks, without signs",
+                path="blocks.choice_rewards"),
+        _fronts("choice_bonuses", "number", "bonuses of the chosen blocks", path="blocks.choice_bonuses"),
+        _fronts("reward_over_bonus", "number", head="reward / bonus", path="blocks.reward_over_bonus",
+                of=_ratio("choice_rewards", "choice_bonuses")),
         _Q("seconds_a_round", "seconds", head="time a round", of=_ratio("seconds", "rounds")),
         _Q("useful_share", "fraction", whole=True, of=_ratio("bytes_useful", "bytes")),
     )
@@ -277,7 +290,7 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
     totals, data, metric = totals_of(rounds), result.written(), result.metric.metric
     for each in [each for each in QUANTITIES.values() if each.place and not each.whole]:
         has = each.of or totals.get(each.name) is not None
-        if has and (each.group != "blocks" or "blocks" in data):
+        if has and (not each.group or at(data, each.place) is not None):
             put(data, each.place, each.written(totals))
     if totals["rounds"] < result.rounds or result.stop.reason == "trained":  # else the last model, evaluated at the end
         known, averages = (column[np.isfinite(column)].tolist() for column in (rounds["metric"], rounds["metric_ema"]))

@@ -8,16 +8,18 @@ EventKind = Literal[
     "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost", "failure",
     "transfer_start", "transfer_end", "transfer_drop", "transfer_break", "radio", "capacity",
     "compute_start", "compute_end", "compute_partial", "compute_drop", "forward", "idle",
-    "aggregation", "feedback", "evaluation", "round_end", "target", "budget", "diverged", "stalled", "fault", "stop",
+    "aggregation", "server", "feedback", "evaluation", "round_end", "target", "budget",
+    "diverged", "stalled", "fault", "stop",
 ]  # fmt: skip
 """The kinds of rows of an event log; ``docs/time-model.md`` explains each."""
 
-Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "broken", "unfinished"]
+Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "broken", "evaluated", "unfinished"]
 """Why a job, or what a client received for it, was not aggregated.
 
 ``late``: its round closed before; ``dropped``: its client dropped out; ``prefetched_in_vain``: the participation never
 began, or then needed other parts, also of a broadcast; ``retried``: the client started the job again; ``broken``:
-delivered by an attempt to transfer it that broke, and not kept; ``unfinished``: the run ended before.
+delivered by an attempt to transfer it that broke, and not kept; ``evaluated``: it was for an evaluation, which has no
+update; ``unfinished``: the run ended before.
 """
 
 Fate = Literal["useful", Lost]

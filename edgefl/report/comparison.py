@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from edgefl.record.figures import QUANTITIES, Quantity, figure, nested
 from edgefl.record.summary import SeedResult
+from edgefl.report.choices import choice_table
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
 from edgefl.report.glance import answers, attack, ends, glance, measures, seconds_at, standings, targets, verdict
 from edgefl.report.notices import notices
@@ -19,7 +20,17 @@ from edgefl.report.paired import (
     figures_by_seed,
 )
 from edgefl.report.quantities import estimate, limit, unit_for
-from edgefl.report.rows import OUTCOME, Row, all_figures, comparison_rows, described, differing_values, named, remarks
+from edgefl.report.rows import (
+    OUTCOME,
+    Row,
+    all_figures,
+    comparison_rows,
+    described,
+    differing_values,
+    named,
+    named_methods,
+    remarks,
+)
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
@@ -66,6 +77,8 @@ def details(*runs: RunResult) -> Table:
     more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
     for name, run in named(runs).items():
         more += [_differences(run, what, found, f"{name}: " * (len(runs) > 1)) for what, found in _questions(run)]
+    for run, label, name in named_methods(runs):
+        more += [found] if (found := choice_table(run, label, name)) else []
     notes += by_run({name: [*answers(run), *notices(run)] for name, run in named(runs).items()})
     return Table(everything, [*notes, *remarks(rows), *_RULES], more=more)
 

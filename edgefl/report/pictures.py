@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,20 +218,24 @@ _VARIABLES = {
 
 def drawings(runs: Sequence[RunResult]) -> dict[str, str]:
     """For each x-axis the elements of its picture, in a wide and a narrow form."""
+    metric = runs[0].metric.word
     return {
-        over: "".join(
-            _element(drawn(accuracy_figure(runs, [over], size=size), "svg").decode(), over, width, runs[0].metric.word)
-            for width, size in _SIZES.items()
-        )
-        for over in axes_of(runs)
+        over: elements(over, f"{metric} over {over}", partial(accuracy_figure, runs, [over])) for over in axes_of(runs)
     }
 
 
-def _element(file: str, over: str, width: str, metric: str) -> str:
+def elements(name: str, label: str, figure: Callable[..., Figure]) -> str:
+    """The elements of the page for a figure of a ``size``, in a wide and a narrow form; ``name`` is only theirs."""
+    return "".join(
+        _element(drawn(figure(size=size), "svg").decode(), name, width, label) for width, size in _SIZES.items()
+    )
+
+
+def _element(file: str, name: str, width: str, label: str) -> str:
     """An SVG file as an element of the page: its own identifiers, few decimals, and the page's colours."""
     (box,) = re.findall(r'viewBox="([\d .]+)"', file)
     body = file[file.index("<defs>") :]
-    body = re.sub(r'(id="|url\(#|href="#)', rf"\1{over}-{width}-", body)
+    body = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-{width}-", body)
     body = re.sub(r"(\d\.\d)\d+", r"\1", body)
     body = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), body)
-    return f'<svg class="{width}" viewBox="{box}" role="img" aria-label="{metric} over {over}">{body}'
+    return f'<svg class="{width}" viewBox="{box}" role="img" aria-label="{label}">{body}'

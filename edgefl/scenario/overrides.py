@@ -30,7 +30,7 @@ _NAMING: dict[Place, str] = {
     "root": "data.root flower.app methods.*.app",
     "file": "network.topology.file data.partition.file fleet.*.availability.file",
     "traces": "network.links.*.*.file",
-    "profile": "fleet.*.profile methods.*.profile",
+    "profile": "fleet.*.profile methods.*.profile training.server",
     "code": "network.links.*.*.python figures.*.python methods.*.python methods.*.scheduler.python protocol.python "
     "methods.*.local.optimizer.python training.local.optimizer.python training.bandwidth.python "
     "training.selection.python",

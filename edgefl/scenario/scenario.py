@@ -170,6 +170,11 @@ class Scenario(Options):
                 if name not in known:
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")
         check_world(self, self.task.measured)
+        evaluation = self.evaluation
+        if evaluation.on in ("server", "both") and self.training.server is None:
+            raise UserError("the server's seconds need its device: expected training.server", field="evaluation.on")
+        if evaluation.on is not None and not self.protocol.has_rounds:
+            raise UserError("asynchronous clients wait for no round; expected null", field="evaluation.on")
         if self.personalisation is not None and self.data.test != "partitioned":
             message = f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'"
             raise UserError(message, field="personalisation")

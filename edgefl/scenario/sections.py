@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from edgefl.errors import UserError, nearest
+from edgefl.fleet import NamedProfile
 from edgefl.input_file import InputCode
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.parts.local_options import LocalOptions
@@ -48,6 +49,11 @@ class TrainingSpec(Options):
         description="how the server divides its bandwidth among transfers: a kind and its options",
     )
     local: LocalOptions = Field(default_factory=LocalOptions, description="a client's local training")
+    server: NamedProfile | None = Field(
+        default=None,
+        description="the server's device, which needs time to aggregate, and to evaluate if `evaluation.on` says so: "
+        "the name of a profile, or the path of one; null: no time",
+    )
     engine: EngineChoice = Field(default_factory=EngineSpec, description="how jobs are trained: a kind and its options")
     codec: Codecs = Field(default_factory=Codecs, description="how uploads and downloads are encoded")
 
@@ -58,6 +64,15 @@ class EvaluationSpec(Options):
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last model is always evaluated")
     split: Literal["test", "validation"] = Field(
         default="test", description="test, or the validation part held out of the training data (for tuning)"
+    )
+    on: Literal["clients", "server", "both"] | None = Field(
+        default=None,
+        description="who evaluates the round's model as a part of the round, which then takes longer: the server, on "
+        "all test samples; clients, each on its own; or one after the other; null: it takes no time",
+    )
+    share: float = Field(default=1.0, gt=0, le=1, description="part of the available clients that evaluate")
+    images: int | None = Field(
+        default=None, ge=1, description="samples that each of them evaluates on; null: those that `data.test` gives it"
     )
     optimum: bool = Field(
         default=False,

@@ -1,7 +1,7 @@
 """A protocol's decisions before clients take part, and the predictions that they depend on."""
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -13,12 +13,17 @@ from edgefl.errors import WrongAnswer
 from edgefl.fleet import compute_joules, idle_joules, transfer_joules
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.record.events import detail
-from edgefl.scheduling.blocks.base import BlockForecast, checked_alphas, least_makespan
+from edgefl.scheduling.blocks.base import BlockForecast, Weighed, checked_alphas, least_makespan
 from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort
 from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 from edgefl.units import at_most
+
+
+def _in_json(number: float) -> float | str:
+    """A number, or its text: JSON has no numbers that are not finite."""
+    return number if math.isfinite(number) else repr(number)
 
 
 class Pick(NamedTuple):
@@ -140,9 +145,7 @@ class Decisions:
             client: size if images is None else min(images, size) for client, size in zip(asked, sizes, strict=True)
         }
         losses = setup.learner.local_losses(round, asked, images)
-        # JSON has no numbers that are not finite.
-        texts = [loss if math.isfinite(loss) else repr(loss) for loss in losses]
-        self._losses = dict(zip(asked, texts, strict=True))
+        self._losses = dict(zip(asked, map(_in_json, losses), strict=True))
         return np.array(losses, np.float64)
 
     @cached_property
@@ -211,13 +214,20 @@ class Decisions:
         foreseen = forecast.makespan(choice)
         arms = max(self._world.setup.sizes.blocks - 1, int(choice.max()))
         least = least_makespan(forecast, int(choice[forecast.free].sum()), arms)
-        self._world.decided(
-            round, "blocks", scheduler.reads, alphas=chosen, foreseen_seconds=foreseen, least_seconds=least
-        )
+        facts = {"alphas": chosen, "foreseen_seconds": foreseen, "least_seconds": least}
+        self._world.decided(round, "blocks", scheduler.reads, **facts, **self._weighed(scheduler.weighed))
         if math.isfinite(foreseen):
             self._world.accounts.totals.charge("foreseen_seconds", foreseen)
             self._world.accounts.totals.charge("least_seconds", least)
         return alphas
+
+    def _weighed(self, weighed: Mapping[int, Weighed]) -> dict[str, dict[str, float | str]]:
+        """What the choice rested on as facts of the log, and its amounts in the accounts; empty without a bonus."""
+        totals, found = self._world.accounts.totals, sorted(weighed.items())
+        totals.charge("choice_rewards", sum(abs(each.reward) for _, each in found))
+        totals.charge("choice_bonuses", sum(each.bonus for _, each in found))
+        rewards = {str(client): _in_json(each.reward) for client, each in found}
+        return {"rewards": rewards, "bonuses": {str(client): each.bonus for client, each in found}} if found else {}
 
     def local_work(self, round: int, cohort: Sequence[int], finish: CommonFinish) -> tuple[float, dict[int, Plan]]:
         """The common finish of a round in seconds after its start, and the local work of each client."""

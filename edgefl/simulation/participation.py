@@ -17,6 +17,7 @@ from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
+from edgefl.training.job import TrainingJob
 from edgefl.units import slack
 
 Life = Generator[simpy.Event, object, None]
@@ -50,11 +51,12 @@ class Participation:
         # the job is submitted to the learner before the download, because the model version that is sent may no longer
         # be the latest after it
         submit_first: bool = False,
+        job: TrainingJob | None = None,  # what its bytes and seconds are logged for; None: the client's next one
     ) -> None:
         self.world, self.client, self.round = world, client, round
         self.downlink = downlink  # the parts that it is sent
         self.work = work
-        self.job = world.next_job(client, round, work.alpha, work.steps)
+        self.job = job or world.next_job(client, round, work.alpha, work.steps)
         self.phase: Literal["download", "compute", "upload", "arrived", "dropped"] = "download"
         self.prefetch = prefetch  # complete or not, until it begins
         self.entered = False  # whether it began; false if something since its selection prevented this
@@ -119,35 +121,8 @@ class Participation:
         self._end_transfer()
         self._received()
 
-        if self.work.fits:
-            again = world.begun(self.client, self.round)
-            self.pace = world.pace(self.client, self.round, self.work, again)
-            seconds, steps = self.pace.seconds, self._affordable_steps()
-            if steps < self.work.steps:
-                if not steps:  # even one would be late
-                    self.phase = "dropped"
-                    world.presence.leaves(self.client)
-                    self.lose("dropped")
-                    self._on_left(self)
-                    return
-                seconds = self.pace.until(world.work.begun(self.work, steps)[0])
-            if steps != self.job.steps:
-                self.job = replace(self.job, steps=steps)
-            self.phase = "compute"
-            # A job that may restart is submitted when it is complete: it may take fewer steps the second time.
-            if not self._retries:
-                self._submit()
-            if (part := world.presence.accidents.after(self.client, self.round, again)) < 1:
-                self._env.timeout(part * seconds).callbacks.append(lambda _: self.quit("accident"))
-            world.compute_started(self.job, self.work)
-            yield world.computing(self.job, self.work, seconds)
-            self._submit()
-            spent = self._end_phase()
-            self.compute_seconds += spent
-            if world.trainer is not None:
-                whole = spent / world.work.begun(self.work, steps)[0]
-                self.pace = Pace(whole, whole)
-            world.compute_ended(self.job, self.work, self.pace)
+        if self.work.fits and not (yield from self._compute()):
+            return
 
         self.phase = "upload"
         parts = self._returned()
@@ -161,6 +136,41 @@ class Participation:
         world.presence.leaves(self.client)
         self._arrived()
         self._on_left(self)
+
+    def _compute(self) -> Generator[simpy.Event, object, bool]:
+        """Its local training; False if even one step would be late."""
+        world = self.world
+        again = world.begun(self.client, self.round)
+        self.pace = world.pace(self.client, self.round, self.work, again)
+        seconds, steps = self.pace.seconds, self._affordable_steps()
+        if steps < self.work.steps:
+            if not steps:  # even one would be late
+                self.phase = "dropped"
+                world.presence.leaves(self.client)
+                self.lose("dropped")
+                self._on_left(self)
+                return False
+            seconds = self.pace.until(world.work.begun(self.work, steps)[0])
+        if steps != self.job.steps:
+            self.job = replace(self.job, steps=steps)
+        self.phase = "compute"
+        # A job that may restart is submitted when it is complete: it may take fewer steps the second time.
+        if not self._retries:
+            self._submit()
+        if (part := world.presence.accidents.after(self.client, self.round, again)) < 1:
+            self._env.timeout(part * seconds).callbacks.append(
+                lambda _: self.quit("accident") if self.phase == "compute" else None
+            )
+        world.compute_started(self.job, self.work)
+        yield world.computing(self.job, self.work, seconds)
+        self._submit()
+        spent = self._end_phase()
+        self.compute_seconds += spent
+        if world.trainer is not None:
+            whole = spent / world.work.begun(self.work, steps)[0]
+            self.pace = Pace(whole, whole)
+        world.compute_ended(self.job, self.work, self.pace)
+        return True
 
     def _received(self) -> None:
         """It has everything that it needs to compute."""

@@ -66,7 +66,7 @@ class RoundBook:
         self._learning_selector = selector if selector.learns() else None
         self._evaluated_round = -1
         self._before = Totals()
-        self._began = 0.0
+        self._began = self._closed = 0.0
         self._empty_rounds = 0
 
     @property
@@ -75,14 +75,21 @@ class RoundBook:
         return len(self.rows)
 
     def close(
-        self, round: int, participants: Participants, arrived: Participants, mixing: Mixing | None = None
+        self,
+        round: int,
+        participants: Participants,
+        arrived: Participants,
+        mixing: Mixing | None = None,
+        closed: float | None = None,
     ) -> None:
-        """A round has closed; its number, from 0, is also the model version that the updates are applied to.
+        """A round ends; its number, from 0, is also the model version that the updates are applied to.
 
         ``participants`` began in the round. The updates of ``arrived``, ascending by client, are aggregated with the
-        weights of ``mixing``; ``None``: full weight.
+        weights of ``mixing``; ``None``: full weight. The last of them arrived at the virtual time ``closed``; ``None``:
+        now.
         """
         world, setup = self.world, self.world.setup
+        self._closed = world.env.now if closed is None else closed
         try:
             with blaming(setup.label, round, "aggregation"):
                 setup.learner.aggregate(round, [each.job.id for each in arrived], round, mixing)
@@ -168,7 +175,7 @@ class RoundBook:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
         # the round.
-        closing = [each for each in arrived if at_most(world.env.now, each.reached_at)]
+        closing = [each for each in arrived if at_most(self._closed, each.reached_at)]
         last = max((each.arrived_at for each in closing), default=math.nan)
         closing = [each for each in closing if at_most(last, each.arrived_at)]
         critical = max(closing, key=lambda each: each.client, default=None)
@@ -223,7 +230,7 @@ class RoundBook:
         if any(sum(part.bytes for part in each.downlink.parts) < optimum.bytes_down for each in arrived):
             return math.nan
         least = optimum.least_seconds(round, pick.available, len(arrived))
-        return (self.world.env.now - pick.seconds) / least if 0 < least < math.inf else math.nan
+        return (self._closed - pick.seconds) / least if 0 < least < math.inf else math.nan
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits

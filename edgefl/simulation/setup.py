@@ -12,7 +12,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from edgefl.fleet import FleetAssignment
+from edgefl.fleet import DeviceProfile, FleetAssignment
 from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
@@ -79,6 +79,15 @@ def connected(
 
 
 @dataclass(frozen=True)
+class RoundEvaluation:
+    """How the model of a round is evaluated, as a part of the round."""
+
+    share: float  # of the available clients that evaluate it; 0: none
+    images: NDArray[np.int64]  # of each client, [clients]
+    on_server: int  # images on which the server evaluates it; 0: none
+
+
+@dataclass(frozen=True)
 class Setup:
     """One run: a method and a seed on a fleet and a network."""
 
@@ -104,6 +113,8 @@ class Setup:
     # budget ends at the first exhausted budget, target also when all targets are reached, rounds never before the
     # last round
     stop: str = "budget"
+    server_device: DeviceProfile | None = None  # whose aggregation and evaluation take time; None: none does
+    evaluation: RoundEvaluation | None = None  # as a part of each round that is evaluated
     evaluate_every: int = 1  # rounds between evaluations; the last model is always evaluated
     trains: bool = True
     # the duration of local training, if the devices' rooflines do not determine it

@@ -27,6 +27,7 @@ from edgefl.methods.parts.common_finish import Passes, Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
 from edgefl.operator_kinds import Backend
+from edgefl.record.events import ABSENT
 from edgefl.units import at_most
 
 CostOf = Callable[[int, int, int, Backend], StepCost]
@@ -57,13 +58,6 @@ class Work:
     number: int | None = None
     level: int = 0
     chosen: bool = False  # whether the server chose the local steps, which else follow from the local options
-
-    def forward_share(self, images: int) -> float:
-        """The part of this work that a forward pass on as many images costs.
-
-        A step on an image is counted as three passes: forward, and backward for inputs and weights.
-        """
-        return images / (3 * sum(size * count for size, count in self.batches.items()))
 
     def pace(self, slowdown: float, heat: float = 0.0) -> Pace:
         """``heat`` are seconds of earlier computing that count towards those after which the rate falls."""
@@ -114,9 +108,10 @@ def local_seconds(
     pipeline: InputPipeline | None,
     *,
     bound: Bound = "nominal",
+    part: float = 1.0,
 ) -> LocalSeconds:
-    """Local training with these numbers of steps by batch size."""
-    steps = {size: step_seconds(profile, costs[size].operators, bound=bound) for size in batches}
+    """Local training with these numbers of steps by batch size, or the same ``part`` of each step."""
+    steps = {size: part * step_seconds(profile, costs[size].operators, bound=bound) for size in batches}
     training = sum(count * steps[size] for size, count in batches.items())
     if pipeline is None:
         return LocalSeconds(training, 0.0, 0.0)
@@ -152,6 +147,17 @@ class WorkModel:
             work = self._known[key] = self._chosen(*key)
             self.on_new(work)
         return work
+
+    def forward(self, profile: DeviceProfile, blocks: int, images: int, **facts: Any) -> Work:
+        """An evaluation of the model of so many blocks on ``images``, in batches of local training.
+
+        FedAvg's step on an image is counted as three passes: forward, and backward for inputs and weights.
+        """
+        batch, level = self.options.step_samples, facts.get("level", 0)
+        batches = {size: count for size, count in ((batch, images // batch), (images % batch, 1)) if size and count}
+        costs = {size: self.cost(0, size, level, profile.backend) for size in batches}
+        facts = {"group": ABSENT, "level": 0, "alpha": blocks, "samples": images, "steps": 0} | facts
+        return work_on(profile, costs, batches, self.options.input, part=1 / 3, **facts)
 
     def level_of(self, client: int, blocks: int) -> int:
         """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""
@@ -239,11 +245,12 @@ def work_on(
     *,
     more: int = 0,  # further steps, whose operators are in the others
     waits: float = 0.0,  # seconds that heat does not change
+    part: float = 1.0,  # of each step
     **facts: Any,
 ) -> Work:
     """The work of these steps, by batch size; ``facts`` are the work's further fields."""
     note_roofline(profile, [costs[size].operators for size in batches])
-    local, thermal = local_seconds(profile, costs, batches, pipeline), profile.compute.thermal
+    local, thermal = local_seconds(profile, costs, batches, pipeline, part=part), profile.compute.thermal
     training = max(0.0, local.training + more * profile.rates()[3])
     seconds, hot_seconds = (training / share + waits for share in (1.0, 1.0 if thermal is None else thermal.sustained))
     watts = training_watts(profile, seconds, local.waiting, local.reading)
@@ -252,7 +259,7 @@ def work_on(
         device=profile.name,
         batches=batches,
         seconds=seconds,
-        flops=sum(count * costs[size].training_flops for size, count in batches.items()),
+        flops=part * sum(count * costs[size].training_flops for size, count in batches.items()),
         joules=watts * seconds,
         peak_memory_bytes=peak,
         fits=fits(profile, peak),

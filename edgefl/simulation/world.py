@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -253,17 +253,23 @@ class World:
         self._power.phase(client)
         self.accounts.check()
 
-    def forward_seconds(self, client: int, round: int, images: int) -> float:
-        """The seconds of a forward pass on as many images, on an undisturbed device."""
-        work = self.work.of(client, self.setup.sizes.blocks)
-        return self.foreseen_compute(client, round, work) * work.forward_share(images)
+    def forward(self, client: int, round: int, images: int) -> Work:
+        """A forward pass on as many images, on an undisturbed device."""
+        blocks, group = self.setup.sizes.blocks, int(self.setup.fleet.group[client])
+        facts = {"group": group, "level": self.level_of(client)}
+        work = self.work.forward(self.setup.fleet.profile_of(client), blocks, images, **facts)
+        if self.setup.seconds is None:
+            return work
+        training = self.work.of(client, blocks)
+        trained = sum(size * count for size, count in training.batches.items())
+        return replace(work, seconds=self.foreseen_compute(client, round, training) * images / (3 * trained))
 
-    def evaluated(self, client: int, round: int, images: int, seconds: float) -> None:
-        """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
-        work = self.work.of(client, self.setup.sizes.blocks)
-        flops = work.flops * work.forward_share(images)
+    def evaluated(self, client: int, round: int, work: Work, seconds: float, *place: int) -> None:
+        """The client has applied a model to the work's images for the last ``seconds``; ``place``: its job, if any."""
+        flops = work.flops * (seconds / work.seconds if work.seconds else 1.0)
         joules = self._power.given(client, work.watts * seconds)
-        self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
+        columns: dict[str, Any] = {"seconds": seconds, "flops": flops, "joules": joules, "value": work.samples}
+        self._wrote_work("forward", work, round, client, *place, **columns)
         self.accounts.totals.charge("flops", flops)
         self._drew(client, joules)
 

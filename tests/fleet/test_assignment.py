@@ -110,6 +110,18 @@ def test_a_group_resolves_to_its_complete_profile(board):
     assert resolve(again) == named == again
 
 
+def test_a_power_mode_scales_the_clocks_and_replaces_the_watts():
+    board = load_profile("jetson-agx-xavier")
+    made = resolve(FleetGroup(profile=board.name, share=1, link="5g", mode="30W")).profile
+    mode, kind = board.modes["30W"], "convolution-wide-spatial-forward"
+    assert (made.name, value(made.power.compute), made.modes) == ("jetson-agx-xavier-30W", mode.watts, {})
+    assert np.divide(made.rates(kind=kind), board.rates(kind=kind)) == pytest.approx(
+        (mode.gpu, mode.memory, 1 / mode.cpu, 1 / mode.cpu)
+    )
+    with pytest.raises(UserError, match=r"fleet\.0\.mode: jetson-agx-xavier has no such .*; did you mean '30W'\?"):
+        assign([FleetGroup(profile=board.name, share=1, link="5g", mode="3OW")], 1, 0)
+
+
 def test_overrides_change_single_figures(board):
     overrides = {"memory": {"training": "100 MB"}, "power": {"idle": {"nominal": 2.5}}}
     group = resolve(FleetGroup(profile=board, share=1, link="5g", overrides=overrides))

@@ -9,7 +9,7 @@ import pytest
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, step_seconds
 from edgefl.fleet.assignment import Sample, sampled_profiles
-from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
+from edgefl.fleet.fitting import CHANNELS, Rates, fit_cuda, fit_rates, relative_errors
 from edgefl.operator_kinds import KINDS
 from edgefl.validation import validated
 
@@ -102,6 +102,32 @@ def test_noise_of_five_percent_moves_predictions_by_little_more():
     rates = fit_rates(*timings(noise=0.05))
     unseen = [(run, BY_KIND.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
     assert np.mean(np.abs(relative_errors(rates, unseen))) < 0.12
+
+
+def gpu_step(draws):
+    """Half of the networks are limited by launches."""
+    size = 10 ** draws.uniform(-2, 1)
+    kinds = [kind for kind in KINDS if kind.startswith("convolution")]
+    convolutions = [Work(size * 10 ** draws.uniform(8, 10), 1e5, 5, str(kind)) for kind in draws.choice(kinds, 6)]
+    return [*convolutions, Work(1e4, size * 10 ** draws.uniform(6, 8), 60, PLAIN), Work(size * 1e9, 1e6, 4)]
+
+
+def test_the_figures_of_a_gpu_that_made_the_steps_are_found():
+    product, spatial, half, launch = 9e12, 14e12, 24, 90e-6
+    kinds = {PLAIN: (9e12, 400e9, 9e-6)}
+    for kind in (each for each in KINDS if each.startswith("convolution")):
+        width = kind.split("-")[1]
+        rate = spatial if "spatial" in kind and width != "thin" else product
+        kinds[kind] = rate / (1 + half / CHANNELS[width]), 400e9, launch
+    true = Rates(product / (1 + half / CHANNELS["medium"]), 400e9, launch, 1e-3, kinds, cuda=True)
+    draws = np.random.default_rng(4)
+    made = [(step, true.seconds(step)) for step in (gpu_step(draws) for _ in range(40))]
+    figures = {"peak": 15e12, "memory_bandwidth": 500e9, "operator_overhead": 8e-6, "step_overhead": 1e-3}
+    found = fit_cuda(made[:20], **figures)
+    assert np.mean(np.abs(relative_errors(found, made[20:]))) < 0.06
+    assert found.operator_overhead == pytest.approx(launch, rel=0.15)
+    with pytest.raises(ValueError, match="at least 4"):
+        fit_cuda(made[:3], **figures)
 
 
 def with_rates(profile_data, rates):

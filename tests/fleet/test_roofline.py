@@ -42,6 +42,14 @@ def test_many_small_operators_take_their_launches(board):
     assert step_seconds(board, [Work(0, 0, 1000)]) == pytest.approx(1000 * 1e-5 + 1e-3, rel=1e-12)
 
 
+def test_on_cuda_a_step_takes_little_more_than_the_larger_of_kernels_and_launches(board):
+    gpu = board.model_copy(update={"kind": "jetson"})
+    # a second of arithmetic beside 1000 launches of 10 us, and beside as many as take a second
+    assert step_seconds(gpu, [Work(2e9, 0), Work(0, 0, 999)]) == pytest.approx(1 + 1e-3, rel=1e-4)
+    assert step_seconds(gpu, [Work(2e9, 0), Work(0, 0, 99_999)]) == pytest.approx(2 ** (1 / 3) + 1e-3, rel=1e-9)
+    assert step_seconds(gpu, []) == pytest.approx(1e-3)
+
+
 def test_bounds_follow_the_uncertain_rate(board):
     low, nominal, high = (step_seconds(board, [Work(4e9, 0)], bound=bound) for bound in ("low", "nominal", "high"))
     overheads = 1e-5 + 1e-3

@@ -84,7 +84,7 @@ def test_the_parts_of_a_participation_are_reading_and_the_framework(small):
     assert (board.reading_seconds, board.framework_seconds) == pytest.approx((0.04, 13.4 + 14.5))
     assert board.compute_seconds.nominal == pytest.approx(plain.compute_seconds.nominal + 0.04)
     assert (plain.reading_seconds, plain.framework_seconds) == (0, 0)
-    assert slower.framework_seconds == pytest.approx(13.4 + 14.5 / 0.625)  # its core_speed
+    assert slower.framework_seconds == pytest.approx(13.4 + 14.5 / 0.8)  # its core_speed
     assert method.holds_back == "waiting for the framework (4 of 4 rounds)"
 
 

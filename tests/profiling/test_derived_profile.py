@@ -216,7 +216,7 @@ def test_a_phone_with_small_cores_alone_follows_from_a_board_with_the_same_cores
 
 
 def test_what_is_derived_from_an_estimate_is_one(tmp_path):
-    arguments = ["derive", "jetson-nano", "raspberry-pi-5", "-o", str(tmp_path / "made.yaml")]
+    arguments = ["derive", "n100-mini-pc", "raspberry-pi-5", "-o", str(tmp_path / "made.yaml")]
     CliRunner().invoke(app, [*arguments, "--products", "1", "--memory", "1", "--scalar", "1"], catch_exceptions=False)
     assert read_profile(tmp_path / "made.yaml").evidence("compute").kind == "estimated"
 

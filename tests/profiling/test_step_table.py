@@ -108,6 +108,16 @@ def test_a_wrong_table_is_refused_with_its_line(tmp_path, text, message):
         read_step_table(written(tmp_path, text))
 
 
+def test_rows_with_mistakes_can_be_skipped(tmp_path):
+    texts = []
+    text = "model,batch,seconds\ncnn,8,1\nresnet81,8,1\nvgg9,0,1\nvgg9,8,2\n"
+    table = read_step_table(written(tmp_path, text), skip=True, progress=texts.append)
+    assert [time.line for time in table.times] == [2, 5]
+    assert list(table.left_out) == ["resnet81", "vgg9"]
+    assert table.left_out["vgg9"].startswith("line 4, batch: expected a number above 0")
+    assert texts[-1] == "4 of 4: vgg9"
+
+
 def test_a_table_without_a_profile_to_stand_on_is_refused(tmp_path):
     table = written(tmp_path, "model,method,batch,milliseconds\ncnn,fedavg,8,1\n")
     with pytest.raises(UserError, match="--like NAME"):

@@ -77,7 +77,18 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
                     else float(record[figure.name]) == pytest.approx(expected)
                 )
             else:
-                assert figure.place.startswith(("blocks", "personalisation", "metric", "transfers", "ratio"))
+                assert figure.place.startswith(
+                    (
+                        "blocks",
+                        "personalisation",
+                        "metric",
+                        "transfers",
+                        "ratio",
+                        "server",
+                        "evaluation",
+                        "bytes.by_fate",
+                    )
+                )
     text = comparison(run, detailed=True).markdown()
     assert "worst tenth of clients" in text
     assert "personalised" not in text

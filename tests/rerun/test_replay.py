@@ -125,7 +125,7 @@ def test_a_run_in_which_time_decided_is_refused(small, tmp_path, said, parts):
 
 
 def test_a_run_that_a_budget_ended_is_replayed_as_far_as_it_was_trained(small, tmp_path):
-    budget = {"stop": "budget", "training__rounds": 9, "budgets": {"seconds": 0.3}, "evaluation": {"every": 2}}
+    budget = {"stop": "budget", "training__rounds": 9, "budgets": {"seconds": 0.52}, "evaluation": {"every": 2}}
     finished = run(small(**budget), out=tmp_path / "run")
     trained = ended(finished)
     assert (trained.stop.reason, trained.rounds) == ("seconds", 5)

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgefl import shipped
@@ -215,6 +216,41 @@ def test_published_numbers_belong_to_methods_and_rounds_of_the_scenario(name):
     partition = scenario.data.partition.model_dump()
     if "/fedadc/" in name and partition["kind"] == "dirichlet":
         assert partition["form"] == "client_wise"
+
+
+FEDBR = [name for name in SAID if name.startswith("papers/fedbr/")]
+
+
+@pytest.mark.parametrize("clients", [10, 100])
+@pytest.mark.parametrize(
+    "name", ["papers/fedbr/fig3_cifar10", *(f"papers/fedbr/fig7_level{level}" for level in (5, 9))]
+)
+def test_both_readings_of_fedbrs_clients_divide_its_50000_images_evenly(name, clients):
+    scenario = load_scenario(name, {"data.clients": clients})
+    classes = CLASSES[scenario.data.name]
+    sizes = scenario.data.partition.sizes(np.full(classes, 50_000 // classes), clients, np.random.default_rng(0))
+    assert sizes.tolist() == clients * [50_000 // clients]
+
+
+def test_fedbrs_scenarios_have_ten_clients_the_same_options_and_symmetric_links():
+    assert len(FEDBR) == 19
+    varied = {"scheduler", "full_every", "temperature", "lambda_1", "lambda_2", "as"}
+    for name in FEDBR:
+        said, scenario = SAID[name], load_scenario(name)
+        assert said["data"]["clients"] == scenario.training.cohort == 10
+        blocks = [each for each in said["methods"] if isinstance(each, dict) and each["method"] == "fedbr"]
+        for each in blocks:
+            kept = {key: value for key, value in each.items() if key not in varied}
+            assert kept == {"method": "fedbr", "block_bytes": "uniform", "first_send": "none"}
+        assert said["network"]["links"]["lan"].get("symmetric", False) == ("fig8" in name)
+        assert "--set data.clients=100" in shipped.files("scenarios")[name].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_papers_scenario_says_what_is_chosen(name):
+    assert "# Chosen here, because the paper leaves it open: " in shipped.files("scenarios")[name].read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("name", first_of_each())

@@ -190,6 +190,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
         samples: int = 10,
         overhead: dict[str, Any] | None = None,
         base_bytes: int = 0,
+        **others: Any,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -236,6 +237,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
             bandwidth=None if bandwidth is None else bandwidth_spec(bandwidth),
             overhead=RoundOverhead(**(overhead or {})),
             base_bytes=base_bytes,
+            **others,
         )
         outcome = simulate_run(setup)
         summary = summarise(outcome, 0, block_wise=scheduler is not None, why=None)

@@ -1,6 +1,7 @@
 """Blocks and models that are sent down, to one client or to many."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -43,6 +44,17 @@ def test_decisions_name_the_inputs_that_they_read(run):
     assert len(blocks) == 1
     assert '"reads": ["compute_seconds", "distance", "loss", "transfer_seconds"]' in blocks[0].detail
     assert all('"reads": []' in event.detail for event in result.of("decision", item="selection"))
+
+
+def test_a_decision_of_gmbs_names_the_rewards_and_bonuses_that_it_rested_on(run):
+    result = run("fedbr", rounds=4, scheduler="gmbs")
+    first, second = blocks(result)
+    assert set(first["bonuses"].values()) == {math.sqrt(math.log(2))}
+    assert set(second["bonuses"].values()) == {math.sqrt(math.log(4))}  # of an α that was never played
+    assert set(first["rewards"].values()) == {0.0}
+    spent = sum(sum(facts["bonuses"].values()) for facts in (first, second))
+    assert result.outcome.spent["choice_bonuses"] == pytest.approx(spent)
+    assert "bonuses" not in blocks(run(ENTRY, rounds=2, scheduler="random"))[0]
 
 
 ENTRY = {"method": "fedbr", "first_send": "none", "full_every": 1000}

@@ -1,6 +1,6 @@
 """Partitions that ignore classes: equal shards, or sizes that differ."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +12,7 @@ from edgefl.data.partitions.base import (
     require_a_sample_for_each,
     require_samples_of_each_class,
 )
+from edgefl.data.partitions.by_owner import split_by_owner
 from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError
 
@@ -73,6 +74,47 @@ class Quantity(Partition):
     ) -> Shards:
         sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
         return Shards.of(np.repeat(np.arange(clients), sizes), rng.permutation(len(labels)), clients)
+
+
+class Sizes(Partition):
+    """Given sizes, such as those of a published deployment; the samples are drawn at random, and others are not used.
+
+    With ``owners``, client k draws them from the samples of owner k.
+    """
+
+    kind: Literal["sizes"] = Field(default="sizes", description="given sizes, drawn at random")
+    images: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1, description="samples of each client")
+    owners: bool = Field(default=False, description="draw those of client k from the samples of owner k")
+
+    @property
+    def by_owner(self) -> bool:  # type: ignore[override]
+        return self.owners
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """As given; nothing is drawn."""
+        if len(self.images) != clients:
+            raise UserError(f"partition sizes expects a number for each of {clients} clients, found {len(self.images)}")
+        if sum(self.images) > class_sizes.sum():
+            raise UserError(
+                f"partition sizes asks for {sum(self.images)} samples in total, there are {class_sizes.sum()}"
+            )
+        return np.array(self.images, np.int64)
+
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
+    ) -> Shards:
+        sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
+        client = np.repeat(np.arange(clients), sizes)
+        if not self.owners:
+            return Shards.of(client, rng.permutation(len(labels))[: len(client)], clients)
+        owned = split_by_owner(owner, clients, self.kind)
+        if (owned.sizes < sizes).any():
+            short = int((owned.sizes < sizes).argmax())
+            raise UserError(
+                f"partition sizes asks for {sizes[short]} samples of owner {short}, who has {owned.sizes[short]}"
+            )
+        chosen = [rng.permutation(owned.shard(each))[: sizes[each]] for each in range(clients)]
+        return Shards.of(client, np.concatenate(chosen), clients)
 
 
 class SortAndPartition(ClasswisePartition):

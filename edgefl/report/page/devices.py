@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from edgefl.fleet.profile import Evidence
 from edgefl.record.figures import at
+from edgefl.report.choices import choices_figure, choices_of, reading
 from edgefl.report.page.series import Series
+from edgefl.report.pictures import elements
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import flat_values, named, option_words
 from edgefl.report.run_result import RunResult
@@ -92,7 +95,7 @@ def fairness_data(series: Sequence[Series]) -> list[list[str]]:
 
 
 def blocks_data(series: Sequence[Series]) -> dict[str, Any]:
-    """How many clients were sent how many of the model's last blocks, in each quarter of the rounds with a choice."""
+    """How many clients were sent how many of the model's last blocks, by quarters of the run; pictures."""
     chosen = {one.name: found for one in series if (found := [each.alphas for each in one.timelines if each.alphas])}
     given = [round for found in chosen.values() for alphas in found for round in alphas.values()]
     counts = sorted({alpha for round in given for alpha in round.values()})
@@ -103,7 +106,12 @@ def blocks_data(series: Sequence[Series]) -> dict[str, Any]:
             sent = Counter(alpha for alphas in found for round in part for alpha in alphas.get(int(round), {}).values())
             mean = [f"{sent[alpha] / len(part) / len(found):.1f}" for alpha in counts]
             rows.append([name, f"{part[0]}–{part[-1]}", *mean])
-    return {"counts": counts, "rows": rows} if rows else {}
+    pictures = []
+    for number, one in enumerate(series):
+        if choices := choices_of(one.run, one.label):
+            drawn = elements(f"choices{number}", "blocks of each client over rounds", partial(choices_figure, choices))
+            pictures.append((f"{one.name}, seed {one.results[0].seed}: {reading(choices)}", drawn))
+    return {"counts": counts, "rows": rows, "pictures": pictures} if rows else {}
 
 
 def fleet_words(run: RunResult) -> str:

@@ -95,7 +95,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
         logged and Section("traffic", "Traffic: useful and wasted bytes", {"rows": _traffic(series)}, True),
         (rows := fairness_data(series))
         and Section("fairness", "The worst tenth of clients", {"rows": rows, "title": title}, True),
-        (blocks := blocks_data(series)) and Section("blocks", "Blocks sent", blocks, True),
+        (blocks := blocks_data(series)) and Section("blocks", "Blocks chosen for each client", blocks, True),
         (fleet := fleet_data(runs)) and Section("fleet", "Fleet and network", {"runs": fleet}, True),
         Section("scenario", "Scenario with all defaults", {"runs": scenarios}, True),
         Section("reading", "How to read this page", {}, True),

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -68,11 +69,21 @@ class BlockFeedback(NamedTuple):
     transfer_seconds: NDArray[np.float64]
 
 
+class Weighed(NamedTuple):
+    """What the value of a chosen α was the sum of, p_{k,m} and the bonus of Eq. 24 (Liu et al. 2023); no units."""
+
+    reward: float
+    bonus: float
+
+
 class BlockScheduler(ABC):
     """The state of one run's block scheduler."""
 
     reads: ClassVar[frozenset[str]] = frozenset()
     """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays, and ``foreseen``."""
+
+    weighed: Mapping[int, Weighed] = MappingProxyType({})
+    """What the last choice rested on, by client, for the log; empty if the scheduler adds no bonus to a reward."""
 
     @abstractmethod
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:

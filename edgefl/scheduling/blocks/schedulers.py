@@ -18,6 +18,7 @@ from edgefl.scheduling.blocks.base import (
     BlockForecast,
     BlockScheduler,
     BlockSchedulerSpec,
+    Weighed,
 )
 from edgefl.units import Bytes, Seconds
 
@@ -95,17 +96,21 @@ class GmbsScheduler(BlockScheduler):
 
     def values(self, round: int, client: int) -> NDArray[np.float64]:
         """V_{k,m} = p_{k,m} + scale · √ln(t+1) / (n_{k,m} + 1) for m = 1 … M-1 (Eq. 24)."""
-        bonus = self._bonus_scale * math.sqrt(math.log(round + 1)) / (self._played[client] + 1)
-        return np.asarray(self._remembered[client] + bonus)
+        return np.asarray(self._remembered[client] + self._bonus(round, client))
+
+    def _bonus(self, round: int, client: int) -> NDArray[np.float64]:
+        return np.asarray(self._bonus_scale * math.sqrt(math.log(round + 1)) / (self._played[client] + 1))
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
-        chosen = {}
+        chosen, self.weighed = {}, {}
         for client in cohort:
             values = self.values(round, client)
             best = np.flatnonzero(values == values.max())
             # Without a random draw the first of equal values would always win, and every client would begin with one
             # block.
             arm = int(best[0] if len(best) == 1 else generator(self._seed, "gmbs ties", round, client).choice(best))
+            reward, bonus = self._remembered[client][arm], self._bonus(round, client)[arm]
+            self.weighed[client] = Weighed(float(reward), float(bonus))
             self._played[client][arm] += 1
             chosen[client] = arm + 1
         return chosen

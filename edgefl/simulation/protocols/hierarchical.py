@@ -184,6 +184,7 @@ class Hierarchical(RoundByRound):
             self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
 
     def break_off(self) -> None:
+        super().break_off()
         for cell in self._cells:
             cell.break_off()
         for prefetch in self._prefetches.values():

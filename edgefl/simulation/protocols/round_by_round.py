@@ -9,6 +9,7 @@ import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.simulation.decisions import Decisions
+from edgefl.simulation.evaluating import Evaluating
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.protocols.base import RoundsSpec
 from edgefl.simulation.protocols.deadlines import READS, Deadlines
@@ -36,6 +37,7 @@ class RoundByRound(ABC):
         self._committed: list[int] = []
         self._downloading: set[int] = set()
         self._deadlines = Deadlines(spec.deadline)
+        self._evaluating = Evaluating(world)
         self.seconds: float | None = None
         self.plans: dict[int, Plan] = {}
 
@@ -59,7 +61,9 @@ class RoundByRound(ABC):
             ended = [each.arrived_at if math.isnan(each.cut_off_at) else each.cut_off_at for each in self.participants]
             self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
             arrived = [each for each in self.participants if each.phase == "arrived"]
-            self.book.close(round, self.participants, sorted(arrived, key=lambda each: each.client))
+            closed = world.env.now
+            yield from self._evaluating.run(round, len(arrived))
+            self.book.close(round, self.participants, sorted(arrived, key=lambda each: each.client), closed=closed)
             if world.stopped.triggered:
                 return
         world.accounts.stop("rounds")
@@ -99,9 +103,9 @@ class RoundByRound(ABC):
     def prefetch(self, round: int) -> None:
         """Pick the clients of the next round, and send them the parts that are ready early."""
 
-    @abstractmethod
     def break_off(self) -> None:
         """The run ends: abort everything in progress."""
+        self._evaluating.break_off()
 
     def participation(
         self, client: int, round: int, downlink: Downlink, chosen: int | None, on_left: Callable[[Participation], None]

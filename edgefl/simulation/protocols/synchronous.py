@@ -82,9 +82,9 @@ class Synchronous(RoundByRound):
         yield prefetch.delivery | prefetch.over
         if prefetch.usable:
             self.world.clients[client].has_base = True
-            seconds = self.world.forward_seconds(client, round, images)
-            yield self.world.env.timeout(seconds)
-            self.world.evaluated(client, round, images, seconds)
+            work = self.world.forward(client, round, images)
+            yield self.world.env.timeout(work.seconds)
+            self.world.evaluated(client, round, work, work.seconds)
 
     def prefetch(self, round: int) -> None:
         present = {each.client for each in self.participants}
@@ -92,6 +92,7 @@ class Synchronous(RoundByRound):
             self._prefetches[client] = Prefetch(self.world, client, parts, round, awake=client in present)
 
     def break_off(self) -> None:
+        super().break_off()
         self._end("unfinished")
         for prefetch in self._prefetches.values():
             prefetch.drop()

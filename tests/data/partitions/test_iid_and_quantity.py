@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from edgefl.data.partitions import Iid, Quantity, SortAndPartition
+from edgefl.data.partitions import Iid, Quantity, Sizes, SortAndPartition
 from edgefl.data.partitions.iid import class_assignment
 from edgefl.data.sharding import cut_like_training
 from edgefl.errors import UserError
@@ -66,6 +66,22 @@ def test_classes_are_random_on_every_client():
     counts = Quantity().split(labels, 4, 4, np.random.default_rng(0)).label_counts(labels, 4)
     sizes = counts.sum(axis=1, keepdims=True)
     assert (np.abs(counts / sizes - 0.25) < 5 * np.sqrt(0.25 * 0.75 / sizes)).all()
+
+
+def test_given_sizes_are_drawn_from_all_samples_or_from_the_owners():
+    labels, owner = np.arange(100) % 4, np.repeat([0, 1, 2], [20, 50, 30])
+    draws = np.random.default_rng
+    assert Sizes(images=(7, 40, 3)).split(labels, 4, 3, draws(0)).sizes.tolist() == [7, 40, 3]
+    shards = Sizes(images=(7, 40, 3), owners=True).split(labels, 4, 3, draws(0), owner)
+    assert [(len(set(shard)), set(owner[shard])) for shard in map(shards.shard, range(3))] == [
+        (7, {0}), (40, {1}), (3, {2})
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="asks for 21 samples of owner 0, who has 20"):
+        Sizes(images=(21, 40), owners=True).split(labels, 4, 2, draws(0), owner)
+    with pytest.raises(UserError, match="asks for 101 samples in total, there are 100"):
+        Sizes(images=(61, 40)).check(np.array([50, 50]), 2)
+    with pytest.raises(UserError, match="a number for each of 3 clients, found 2"):
+        Sizes(images=(1, 1)).check(np.array([50, 50]), 3)
 
 
 def test_too_few_images_are_refused():

@@ -39,6 +39,7 @@ ONE_STEP = {
 }  # fmt: skip
 """Enough for a large network to show that it is another one."""
 
+GIVEN = {"data.partition": {"kind": "sizes", "images": [5] * 8}}
 DIRICHLET = {"data.partition": {"kind": "dirichlet", "alpha": 0.5}}
 UNEVEN = {"data.partition": {"kind": "dirichlet", "alpha": 0.5, "balanced": False, "min_size": 1}}
 SKEWED = {"data.partition": {"kind": "label_level", "level": 4}, "data.classes": 8}
@@ -76,6 +77,9 @@ PROBES: list[Probe] = probes(world, [
      both(more("largest"), less("smallest"))),
     ("data.partition<quantity>.min_size", {"data.partition": {"kind": "quantity", "sigma": 3.0}},
      partition(min_size=30), both(less("largest"), more("smallest"))),
+    ("data.partition<sizes>.images[]", GIVEN, partition(images=[9, *[5] * 7]), more("largest")),
+    ("data.partition<sizes>.owners", {**PLAY, "data.partition": {"kind": "sizes", "images": [5] * 8}},
+     partition(owners=True), differs),
     ("data.partition<file>.file", LISTED, partition(file=str(FOLDER / "few.json")), less("largest", "smallest")),
     # What data sets have of their own.
     ("data<arrays>.train", ARRAYS, {"data.train": str(FOLDER / "more.npz")}, more("flops", "largest")),

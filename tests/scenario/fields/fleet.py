@@ -38,6 +38,7 @@ RECHARGED = {
     **both_groups("overrides", {"battery": {"capacity": "0.3 J", "charging": "0.1 W"}}), "training.rounds": 8,
 }  # fmt: skip
 TAIL = figure("power.radio.tail", {"seconds": "9 s", "watts": "1 W"})
+FAST = {"fleet.1.profile": "raspberry-pi-5"}
 READING = {"training.local.input": {"seconds": "1 ms"}}
 PHONES = {"fleet.0.sample": {"kind": "phones"}, **LARGE}
 MEASURED = {
@@ -109,7 +110,7 @@ def figure_probes(path: str, base: Changes, small: Any, large: Any, expected: Ex
 
 
 PROBES: list[Probe] = probes(world, [
-    ("fleet[].profile", {}, {"fleet.0.profile": "raspberry-pi-zero-2w"}, LATER),
+    ("fleet[].profile", FAST, {"fleet.0.profile": "raspberry-pi-zero-2w"}, LATER),
     ("fleet[].clients[]", {"fleet.0": {"profile": "raspberry-pi-4", "clients": [0, 1, 2, 3], "link": "l"},
                          "fleet.1": {"profile": "jetson-nano", "clients": [4, 5, 6, 7], "link": "slow"}},
      {"fleet.0.clients": [0], "fleet.1.clients": [1, 2, 3, 4, 5, 6, 7]}, differs),
@@ -132,6 +133,7 @@ PROBES: list[Probe] = probes(world, [
     ("fleet[].dropout", {}, {"fleet.0.dropout": 1.0}, less("aggregated")),
     ("fleet[].overrides", {}, figure("compute.step_overhead", "1 s"), LATER),
     ("fleet[].pace", {}, {"fleet.0.pace": 50}, LATER),
+    ("fleet[].mode", {"fleet.0.profile": "jetson-agx-xavier", **FAST}, {"fleet.0.mode": "15W"}, LATER),
     ("fleet[].capacity", {"methods": ["heterofl"]}, {"fleet.0.capacity": 0.5}, less("bytes", "flops")),
     ("fleet[].sample.kind", PHONES, MEASURED, differs),
     ("fleet[].sample.models", PHONES, {"fleet.0.sample.models": "all"}, differs),

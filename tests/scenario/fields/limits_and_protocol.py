@@ -180,6 +180,10 @@ PROBES: list[Probe] = probes(world, [
     ("protocol<asynchronous>.mix", {**STALE, "protocol.mixing": 0.5}, {"protocol.mix": "models"}, differs),
     # Evaluation and targets.
     ("evaluation.every", {}, {"evaluation.every": 3}, less("evaluations")),
+    ("evaluation.on", {}, {"evaluation.on": "clients"}, more("seconds", "joules")),
+    ("evaluation.share", {"evaluation.on": "clients"}, {"evaluation.share": 0.2}, less("joules")),
+    ("evaluation.images", {"evaluation.on": "clients"}, {"evaluation.images": 1}, less("seconds", "joules")),
+    ("training.server", {}, {"training.server": "raspberry-pi-4"}, both(more("seconds"), same("joules"))),
     ("evaluation.split", {}, {"evaluation.split": "validation"}, differs),
     ("evaluation.optimum", {}, {"evaluation.optimum": True}, both(more("compared"), same("seconds", "joules"))),
     ("evaluation.ensemble.decay", {**EASY, "evaluation.ensemble": {"decay": 0}}, {"evaluation.ensemble.decay": 0.5},

@@ -1,0 +1,84 @@
+"""The evaluation within a round, on clients and on the server, worked out by hand.
+
+In this world a round takes 1 s down, 2 s of training and 1 s up; a forward pass on one image 1/30 s.
+"""
+
+import numpy as np
+import pytest
+
+from edgefl.simulation.setup import RoundEvaluation
+
+from .conftest import cells, device
+
+FORWARD = 1 / 30
+ANSWER = 8 / 1e6
+"""Seconds that the eight bytes of an answer take."""
+
+
+def on_clients(images, share=1.0):
+    return RoundEvaluation(share, np.array(images), on_server=0)
+
+
+def test_clients_receive_the_model_and_evaluate_it_before_the_round_ends(run):
+    result = run(rates=[8e6, 8e6, 4e6], cohort=2, rounds=2, selector={"kind": "fixed", "clients": [0, 1]},
+                 evaluation=on_clients([10, 30, 15]))  # fmt: skip
+    evaluation = 2 + 15 * FORWARD + 2 * ANSWER  # client 2 has half the rate, and is the last one
+    assert result.outcome.rows[0].seconds == pytest.approx(4 + evaluation)
+    assert result.outcome.seconds == pytest.approx(2 * (4 + evaluation))
+    spent = result.outcome.spent
+    assert spent["evaluation_seconds"] == pytest.approx(2 * evaluation)
+    assert spent["bytes_evaluated"] == 2 * 3 * (1e6 + 8)
+    assert (spent["bytes_down"], spent["bytes_useful"]) == (2 * (2 + 3) * 1e6, 2 * 4e6)
+    assert result.outcome.rows[0].amounts["bytes_evaluated"] == 3 * (1e6 + 8)
+    assert spent["flops"] == pytest.approx(2 * (2 * 2e9 + 55 * 1e8 / 3))
+    # 1 W idle and 2 W for the radio in transfers, 1 J/MB; 5 W in forward passes.
+    training = 2 * (2 * (1 + 2 + 1) + 2 * 5)
+    passes = 3 * (1 + 1 + 2) + 3 * 1.0 + 5 * 55 * FORWARD
+    assert spent["joules"] == pytest.approx(2 * (training + passes), rel=1e-4)
+    assert spent["exposed_seconds"] == pytest.approx(2 * 2)
+    assert [job.dispatch for jobs in result.learner.aggregated for job in jobs] == [0, 0, 1, 1]
+
+
+def test_a_share_of_the_available_clients_evaluates_every_second_round(run):
+    result = run(rates=[8e6] * 4, rounds=4, evaluate_every=2, evaluation=on_clients([10] * 4, share=0.5))
+    assert [len({event.client for event in result.of("forward", round=round + 1)}) for round in range(4)] == [
+        0,
+        2,
+        0,
+        2,
+    ]
+    assert [row.amounts["evaluation_seconds"] > 0 for row in result.outcome.rows] == [False, True, False, True]
+
+
+def test_the_server_aggregates_and_evaluates_on_its_own_device(run):
+    server = device(flops_per_second=2e9)
+    result = run(rounds=1, server_device=server, evaluation=RoundEvaluation(0.0, np.array([1, 1]), on_server=25))
+    mean = 2 * 1e6 / 2 / 2e9  # two updates of 250,000 numbers, a multiplication and an addition for each
+    forward = 25 * FORWARD / 2
+    assert result.outcome.seconds == pytest.approx(4 + mean + forward)
+    assert [event.item for event in result.of("server")] == ["aggregation", "evaluation"]
+    assert result.of("server")[1].facts["joules"] == pytest.approx(5 * forward)
+    assert result.outcome.spent["server_seconds"] == pytest.approx(mean + forward)
+    assert result.outcome.spent["joules"] == run(rounds=1).outcome.spent["joules"]
+
+
+def test_a_budget_in_the_evaluation_ends_the_run_without_the_round(run):
+    result = run(rounds=2, budgets={"seconds": 4.5}, evaluation=on_clients([10, 10]))
+    assert (result.outcome.reason, result.outcome.rounds, result.outcome.seconds) == ("seconds", 0, 4.5)
+    assert len(result.of("lost", item="unfinished")) == 2
+    assert result.learner.aggregated == []
+
+
+def test_a_client_that_crashes_is_not_waited_for(run):
+    crash = {"kind": "crash", "client": 1, "at": 4.5}
+    result = run(rates=[8e6, 1e6], cohort=1, selector={"kind": "fixed", "clients": [0]}, rounds=1, failures=[crash],
+                 evaluation=on_clients([10, 10]))  # fmt: skip
+    assert result.outcome.seconds == pytest.approx(4 + 1 + 10 * FORWARD + ANSWER)
+    assert result.of("dropout")[0].item == "crash"
+
+
+def test_a_cell_receives_the_model_once_and_forwards_it(run):
+    result = run(topology=cells([8e6] * 4), rates=[8e6] * 4, rounds=1, protocol={"kind": "hierarchical"},
+                 evaluation=on_clients([10] * 4))  # fmt: skip
+    assert len([event for event in result.of("transfer_end", item="relay") if event.bytes == 1e6]) == 2 + 2 + 2
+    assert result.outcome.seconds == pytest.approx(6 + 1 + 1 + 10 * FORWARD + ANSWER)
