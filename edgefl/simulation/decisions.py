@@ -215,7 +215,7 @@ class Decisions:
         arms = max(self._world.setup.sizes.blocks - 1, int(choice.max()))
         least = least_makespan(forecast, int(choice[forecast.free].sum()), arms)
         facts = {"alphas": chosen, "foreseen_seconds": foreseen, "least_seconds": least}
-        self._world.decided(round, "blocks", scheduler.reads, **facts, **self._weighed(scheduler.weighed))
+        self._world.decided(round, "blocks", scheduler.reads, **facts, **self._weighed(scheduler.weighed()))
         if math.isfinite(foreseen):
             self._world.accounts.totals.charge("foreseen_seconds", foreseen)
             self._world.accounts.totals.charge("least_seconds", least)

@@ -56,11 +56,11 @@ def test_what_a_choice_rested_on_is_eq_23_and_eq_24_by_hand() -> None:
     """One client and one arm: r = 1 · (2.0 - 1.6) / e² = 0.05413, p = r / 2; bonuses √ln 2 and √ln 4 / 2."""
     scheduler = GmbsScheduler(seed=0, arms=1, lam=0.5, bonus_scale=1.0)
     scheduler.choose(1, [7], None)
-    assert scheduler.weighed == {7: (0.0, pytest.approx(0.83255, abs=1e-5))}
+    assert scheduler.weighed() == {7: (0.0, pytest.approx(0.83255, abs=1e-5))}
     for loss in (2.0, 1.6):
         scheduler.observe(feedback([7], [1], [5], [loss], [3], [2]))
     scheduler.choose(3, [7], None)
-    assert scheduler.weighed == {7: (pytest.approx(0.02707, abs=1e-5), pytest.approx(0.58871, abs=1e-5))}
+    assert scheduler.weighed() == {7: (pytest.approx(0.02707, abs=1e-5), pytest.approx(0.58871, abs=1e-5))}
 
 
 def test_the_bonus_is_twelve_tenths_at_first_and_a_seventh_of_it_after_ten_plays() -> None:
@@ -69,7 +69,7 @@ def test_the_bonus_is_twelve_tenths_at_first_and_a_seventh_of_it_after_ten_plays
     bonuses = []
     for t in range(1, 62, 2):
         scheduler.choose(t, [0], None)
-        bonuses.append(scheduler.weighed[0].bonus)
+        bonuses.append(scheduler.weighed()[0].bonus)
     assert (bonuses[1], bonuses[-1]) == (pytest.approx(1.177, abs=1e-3), pytest.approx(0.1847, abs=1e-4))
 
 

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -82,9 +81,6 @@ class BlockScheduler(ABC):
     reads: ClassVar[frozenset[str]] = frozenset()
     """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays, and ``foreseen``."""
 
-    weighed: Mapping[int, Weighed] = MappingProxyType({})
-    """What the last choice rested on, by client, for the log; empty if the scheduler adds no bonus to a reward."""
-
     @abstractmethod
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         """The number of blocks α for each client of the cohort; called in partial rounds only, in the order of rounds.
@@ -92,6 +88,10 @@ class BlockScheduler(ABC):
         Rounds count from 0. The cohort is all clients of a synchronous round, or the clients dispatched together in
         other protocols.
         """
+
+    def weighed(self) -> Mapping[int, Weighed]:
+        """What the last choice rested on, by client, for the log; empty if it adds no bonus to a reward."""
+        return {}
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
         """Learn from a finished round, before the next :meth:`choose`; α is M for a client with the whole model."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -93,6 +93,7 @@ class GmbsScheduler(BlockScheduler):
         self._remembered: defaultdict[int, NDArray[np.float64]] = defaultdict(lambda: np.zeros(arms))
         self._played: defaultdict[int, NDArray[np.int64]] = defaultdict(lambda: np.zeros(arms, dtype=np.int64))
         self._loss: dict[int, float] = {}
+        self._weighed: dict[int, Weighed] = {}
 
     def values(self, round: int, client: int) -> NDArray[np.float64]:
         """V_{k,m} = p_{k,m} + scale · √ln(t+1) / (n_{k,m} + 1) for m = 1 … M-1 (Eq. 24)."""
@@ -102,7 +103,7 @@ class GmbsScheduler(BlockScheduler):
         return np.asarray(self._bonus_scale * math.sqrt(math.log(round + 1)) / (self._played[client] + 1))
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
-        chosen, self.weighed = {}, {}
+        chosen, self._weighed = {}, {}
         for client in cohort:
             values = self.values(round, client)
             best = np.flatnonzero(values == values.max())
@@ -110,10 +111,13 @@ class GmbsScheduler(BlockScheduler):
             # block.
             arm = int(best[0] if len(best) == 1 else generator(self._seed, "gmbs ties", round, client).choice(best))
             reward, bonus = self._remembered[client][arm], self._bonus(round, client)[arm]
-            self.weighed[client] = Weighed(float(reward), float(bonus))
+            self._weighed[client] = Weighed(float(reward), float(bonus))
             self._played[client][arm] += 1
             chosen[client] = arm + 1
         return chosen
+
+    def weighed(self) -> Mapping[int, Weighed]:
+        return self._weighed
 
     def observe(self, feedback: BlockFeedback) -> None:
         """Eqs. 19-21 and 23; an α outside 1 … M-1 (the whole model) is not an arm and only updates the loss."""
