@@ -144,12 +144,8 @@ def job_batches(
     plan = batch_plan(shard, options, steps, seed=seed, client=client, dispatch=dispatch)
     offsets = (0, *np.cumsum([len(batch) for batch in plan]).tolist())
     draws = augment_draws(augment, generator(seed, "augment", client, dispatch), offsets[-1])
-    return JobBatches(
-        data=data,
-        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)),
-        offsets=offsets,
-        draws=draws,
-    )
+    indices = torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64))
+    return JobBatches(data, indices, offsets, draws)
 
 
 def fetch(data: Dataset, indices: Tensor | Integers, draws: Tensor | None = None) -> Batch:

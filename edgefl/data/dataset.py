@@ -82,15 +82,9 @@ class Dataset:
     def part(self, indices: Integers) -> Dataset:
         """The samples at these positions, in this order."""
         chosen = torch.from_numpy(indices)
-        origin = None if self.origin is None else self.origin[indices]
-        owner = None if self.owner is None else self.owner[indices]
-        return replace(
-            self,
-            inputs=self.inputs[chosen.to(self.store)],
-            labels=self.labels[chosen.to(self.device)],
-            origin=origin,
-            owner=owner,
-        )
+        inputs, labels = self.inputs[chosen.to(self.store)], self.labels[chosen.to(self.device)]
+        origin, owner = (None if each is None else each[indices] for each in (self.origin, self.owner))
+        return replace(self, inputs=inputs, labels=labels, origin=origin, owner=owner)
 
 
 def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
@@ -236,16 +230,8 @@ def _tensor(array: NDArray[Any]) -> Tensor:
 
 
 def _dataset(samples: Samples, classes: int, mean: tuple[float, ...], std: tuple[float, ...], task: Task) -> Dataset:
-    return Dataset(
-        inputs=_tensor(samples.inputs),
-        labels=_tensor(samples.labels),
-        classes=classes,
-        mean=mean,
-        std=std,
-        origin=samples.origin,
-        owner=samples.owner,
-        task=task,
-    )
+    inputs, labels = _tensor(samples.inputs), _tensor(samples.labels)
+    return Dataset(inputs, labels, classes, mean, std, samples.origin, samples.owner, task)
 
 
 READ_WHOLE = 1 << 28

@@ -59,13 +59,8 @@ class DataDistribution:
 def data_distribution(data: FederatedData) -> DataDistribution:
     """The distribution of the training data of a federation."""
     tests, labels = data.evaluation_shards, data.train.labels.cpu().numpy()
-    return of_targets(
-        labels,
-        data.classes,
-        data.shards,
-        None if tests is None else tests.sizes,
-        counted=data.train.task.counted(labels),
-    )
+    test_sizes = None if tests is None else tests.sizes
+    return of_targets(labels, data.classes, data.shards, test_sizes, counted=data.train.task.counted(labels))
 
 
 def of_targets(

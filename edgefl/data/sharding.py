@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from edgefl.errors import UserError
 
 Integers = NDArray[np.int64]
+Rng = np.random.Generator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,7 @@ class Shards:
         return cells.reshape(self.clients, classes).astype(np.int64, copy=False)
 
 
-def deal(labels: Integers, counts: Integers, rng: np.random.Generator) -> Shards:
+def deal(labels: Integers, counts: Integers, rng: Rng) -> Shards:
     """Distribute images so that client k gets exactly ``counts[k, c]`` of class c, in random order within a class.
 
     The sum of a column must not exceed the images of its class. Remaining images are not used.
@@ -75,9 +76,7 @@ def deal(labels: Integers, counts: Integers, rng: np.random.Generator) -> Shards
     return Shards.of(np.concatenate(owners), np.concatenate(indices), clients)
 
 
-def cut_like_training(
-    labels: Integers, training_counts: Integers, rng: np.random.Generator, what: str = "test"
-) -> Shards:
+def cut_like_training(labels: Integers, training_counts: Integers, rng: Rng, what: str = "test") -> Shards:
     """Shards of the evaluation images; each class is distributed in proportion to its training images.
 
     ``training_counts`` is ``[clients, classes]``. Every count is within one image of the exact share, with a random

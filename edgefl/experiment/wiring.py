@@ -14,9 +14,8 @@ from edgefl.data.federated import FederatedData, load_federated, shard_sizes, te
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
 from edgefl.methods.build import build_method
-from edgefl.methods.codecs.base import Codec
+from edgefl.methods.codecs.base import Codec, NoCodec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
-from edgefl.methods.codecs.none import NoCodec
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel

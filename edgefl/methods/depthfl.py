@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
-from edgefl.methods.parts.submodels import SubModel, SubModels, identity
+from edgefl.methods.parts.submodels import SubModel, SubModels
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.exits import first_exits, has_exits, with_exits
@@ -39,7 +39,7 @@ class Depth(SubModels):
         layout, blocks = whole.layout, whole.depth // 2
         kept = kept_blocks(blocks, self.levels[level])
         if kept == blocks:
-            places = identity(layout.size)
+            places = torch.arange(layout.size)
             return SubModel(whole, lambda _: places)
         part = first_exits(whole, kept)
         # A vector has the parameters block by block and then the buffers block by block.

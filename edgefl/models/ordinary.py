@@ -226,16 +226,9 @@ def _checked(
     module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
 ) -> dict[str, Any]:
     """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
-    whole = BlockModel(
-        {"model": module},
-        module=module,
-        sample_shape=given[1:],
-        classes=expected[-1],
-        align_block=1,
-        input_type=input_type,
-        reshapes=reshapes,
-        recomputes=True,
-    )
+    taken: dict[str, Any] = {"input_type": input_type, "reshapes": reshapes}
+    shapes: dict[str, Any] = {"sample_shape": given[1:], "classes": expected[-1], "align_block": 1}
+    whole = BlockModel({"model": module}, module=module, recomputes=True, **shapes, **taken)
     weights = whole.zero_weights()
     leaves = {each.name: weights[each.block][each.name].detach().requires_grad_() for each in whole.layout.parameters}
     weights[0].update(leaves)
@@ -279,8 +272,8 @@ def _checked(
     if not numberless():
         _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
-    facts = {"samples": given[0], "input_type": input_type, "tokens": watch.tokens, "unused": unused}
-    return {**facts, "reshapes": reshapes, "random": functions.used, "recomputes": watch.recomputes}
+    taken |= {"samples": given[0], "tokens": watch.tokens, "unused": unused}
+    return {**taken, "random": functions.used, "recomputes": watch.recomputes}
 
 
 def _check_memory(module: nn.Module) -> None:

@@ -86,17 +86,8 @@ class ClientData(EvaluatedSamples):
         return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
 
     def _plan(self, task: JobTask) -> JobBatches:
-        data = self._data
-        return job_batches(
-            data.train,
-            data.augment,
-            data.shards.shard(task.client),
-            task.options,
-            task.steps,
-            seed=task.seed,
-            client=task.client,
-            dispatch=task.dispatch,
-        )
+        data, key = self._data, {"seed": task.seed, "client": task.client, "dispatch": task.dispatch}
+        return job_batches(data.train, data.augment, data.shards.shard(task.client), task.options, task.steps, **key)
 
     def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> EvaluatedSamples:
         """The client's training samples, or those at some places of its shard, to evaluate a model on."""

@@ -1,7 +1,7 @@
 """The parts that all methods of one scenario and seed share, so that only the method differs."""
 
 from contextlib import ExitStack
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -77,22 +77,13 @@ class TrainingCore:
         self._adapted: list[tuple[Objective, AdaptedModel]] = []
 
     @classmethod
-    def of(
-        cls,
-        data: FederatedData,
-        spec: ModelSpec,
-        seed: int,
-        *,
-        engine: EngineSpec | str = "auto",
-        workers: int | None = None,
-        wrapper: EngineWrapper | None = None,
-        attackers: Attackers | None = None,
-    ) -> Self:
-        """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
+    def of(cls, data: FederatedData, spec: ModelSpec, seed: int, **options: Any) -> Self:
+        """The core of a scenario's data and model for one seed, on the device that holds the data.
+
+        The other ``options`` are those of the class.
+        """
         model = build_model(spec, data.shape, data.classes, data.train.task, tokens=data.tokens)
-        device = data.train.device
-        given = {"engine": engine, "workers": workers, "wrapper": wrapper, "attackers": attackers}
-        return cls(ClientData(data), model, seed, device, **given)  # type: ignore[arg-type]
+        return cls(ClientData(data), model, seed, data.train.device, **options)
 
     @property
     def model(self) -> BlockModel:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
 from edgefl.data.dataset import Dataset
@@ -134,28 +134,19 @@ class CalibrationSpec(Component):
 class Calibration(Objective):
     """A loss of the last block only: all earlier blocks are a frozen feature extractor, in evaluation mode."""
 
-    self_confidence: SelfConfidence | None = Field(default=None, description="in place of cross-entropy")
+    base: SerializeAsAny[Objective] = Field(default=CrossEntropy(), description="its loss, without the proximal term")
     proximal: float = Field(default=0.0, ge=0, description="weight μ of the proximal term on the last block")
     mode: dict[str, Any] = Field(default_factory=dict, description="differences of evaluation from a plain one")
 
-    @property
-    def frozen(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset() if self.self_confidence is None else self.self_confidence.frozen
-
-    @property
-    def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"received"}) if self.proximal else frozenset()
-
-    @property
-    def client(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset() if self.self_confidence is None else self.self_confidence.client
+    frozen = property(lambda self: self.base.frozen)
+    vectors = property(lambda self: frozenset({"received"} if self.proximal else ()))
+    client = property(lambda self: self.base.client)
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         *body, head = local
         held: Weights = (*({name: tensor.detach() for name, tensor in block.items()} for block in body), head)
-        base = self.self_confidence or CrossEntropy()
         with using(training=False, track=False, **self.mode):
-            total, cross_entropy = base.loss(held, batch, context)
+            total, cross_entropy = self.base.loss(held, batch, context)
         if self.proximal:
             final = context.model.layout.weights(context.vectors["received"])[-1]
             away = [(head[name] - tensor).square().sum() for name, tensor in final.items()]
@@ -208,8 +199,8 @@ def personalised_metric(
     if shards is None:
         raise ValueError("personalisation needs a test part for each client")
     mode = method.objective.evaluation_mode(model)
-    base = SelfConfidence() if spec.self_confidence else None
-    objective = Calibration(self_confidence=base, proximal=spec.proximal or 0.0, mode=dict(mode))
+    base = SelfConfidence() if spec.self_confidence else CrossEntropy()
+    objective = Calibration(base=base, proximal=spec.proximal or 0.0, mode=dict(mode))
     lr = spec.lr if spec.lr is not None else method.local.lr_at(round)
     options = method.local.model_copy(update={"epochs": spec.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
     count = model.layout.parameter_count

@@ -55,14 +55,10 @@ def check_module(model: BlockModel, local: LocalOptions) -> None:
     for attempt in range(_ATTEMPTS):
         vector, batch = perturbed(model, attempt), _batch(model, attempt)
         # What a change by rounding does to PyTorch's own result is no difference.
-        expected, near = (
-            _by_pytorch(model, local, each, batch)
-            for each in (vector, vector * (1 + 1e-6 * noise(len(vector), attempt)))
-        )
+        rounded = vector * (1 + 1e-6 * noise(len(vector), attempt))
+        expected, near = (_by_pytorch(model, local, each, batch) for each in (vector, rounded))
         found = _by_edgefl(model, local, vector, batch)
-        alike = {
-            name: alike.get(name, False) or close(found[name], each, near[name]) for name, each in expected.items()
-        }
+        alike = {name: alike.get(name) or close(found[name], each, near[name]) for name, each in expected.items()}
         if all(alike.values()):
             return
     raise UserError(
@@ -89,9 +85,8 @@ def _batch(model: BlockModel, seed: int) -> Batch:
     else:
         inputs = torch.randint(model.tokens or 1, shape, generator=generator)
     several = 2 if task.label_type.is_floating_point else model.classes
-    labels = torch.randint(
-        several, (SAMPLES, *task.label_shape(model.classes, model.sample_shape)), generator=generator
-    )
+    of_labels = (SAMPLES, *task.label_shape(model.classes, model.sample_shape))
+    labels = torch.randint(several, of_labels, generator=generator)
     return Batch(inputs, labels.to(task.label_type))
 
 

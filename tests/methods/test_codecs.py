@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
+from edgefl.methods.codecs.base import NoCodec
 from edgefl.methods.codecs.cast import Cast
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.codecs.none import NoCodec
 from edgefl.methods.codecs.quantise import Quantise
 from edgefl.methods.codecs.top_k import TopK
 from edgefl.validation import validated

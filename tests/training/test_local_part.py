@@ -13,8 +13,8 @@ from edgefl.cost.law import CostModel
 from edgefl.cost.method_cost import method_cost
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
+from edgefl.methods.codecs.base import NoCodec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
-from edgefl.methods.codecs.none import NoCodec
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS, build_model

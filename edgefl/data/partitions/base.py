@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgefl.data.sharding import Integers, Shards, deal
+from edgefl.data.sharding import Integers, Rng, Shards, deal
 from edgefl.errors import UserError
 from edgefl.options import Component
 
@@ -28,14 +28,17 @@ class Partition(Component):
         self.sizes(class_sizes, clients, np.random.default_rng(0))
 
     @abstractmethod
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """Images of each client, ``[clients]``: the sizes of the shards from :meth:`split` with an equal ``rng``."""
 
-    @abstractmethod
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
-        """The shards of samples with these labels and owners (``None``: the data have no owners)."""
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
+        """The shards of samples with these labels and owners (``None``: the data have no owners).
+
+        By default samples are drawn at random, whatever their class, as many as :meth:`sizes` gives each client.
+        """
+        sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
+        chosen = rng.permutation(len(labels))[: sizes.sum()]
+        return Shards.of(np.repeat(np.arange(clients), sizes), chosen, clients)
 
 
 class ClasswisePartition(Partition):
@@ -44,16 +47,14 @@ class ClasswisePartition(Partition):
     by_class = True
 
     @abstractmethod
-    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def counts(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """Images of each class for each client, ``[clients, classes]``."""
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         totals: Integers = self.counts(class_sizes, clients, rng).sum(axis=1)
         return totals
 
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         class_sizes = np.bincount(labels, minlength=classes)
         return deal(labels, self.counts(class_sizes, clients, rng), rng)
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from edgefl.csv_table import read_csv
 from edgefl.data.partitions.base import Partition
-from edgefl.data.sharding import Integers, Shards
+from edgefl.data.sharding import Integers, Rng, Shards
 from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
@@ -29,13 +29,11 @@ class Natural(Partition):
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the owners are unknown before the data are read."""
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """Always raise an error: class sizes do not contain owners."""
         _refuse_without_owners()
 
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         return split_by_owner(owner, clients, self.kind)
 
 
@@ -82,12 +80,10 @@ class ByFile(Partition):
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the file is read when a run begins."""
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         return split_by_owner(self.owners(int(class_sizes.sum())), clients, self.kind).sizes
 
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         """The samples of each client in the file; a part of the training data has its owners from :meth:`owners`."""
         return split_by_owner(self.owners(len(labels)) if owner is None else owner, clients, self.kind)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each
-from edgefl.data.sharding import Integers
+from edgefl.data.sharding import Integers, Rng
 from edgefl.errors import UserError
 
 FLOOR = 1e-12
@@ -49,12 +49,12 @@ class Dirichlet(ClasswisePartition):
                 f"{int(class_sizes.sum())} training samples for {clients} clients"
             )
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         if self.balanced:
             return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
         return super().sizes(class_sizes, clients, rng)
 
-    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def counts(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """Counts by ``balanced``, ``order`` and ``form``; unbalanced ones are redrawn until all have ``min_size``."""
         self.check(class_sizes, clients)
         if self.balanced:
@@ -81,12 +81,12 @@ class Dirichlet(ClasswisePartition):
         return 10 if self.form == "class_wise" else 1
 
 
-def class_shares(classes: int, clients: int, alpha: float, rng: np.random.Generator) -> Shares:
+def class_shares(classes: int, clients: int, alpha: float, rng: Rng) -> Shares:
     """A vector of class shares for each client from Dir(alpha), ``[clients, classes]``, with a minimum weight."""
     return np.maximum(rng.dirichlet(np.full(classes, alpha), size=clients), FLOOR)
 
 
-def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator) -> Integers:
+def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
     """FedMLB's partition: one client after another draws its images without replacement, weighted by class.
 
     Late clients get the remaining images, so their proportions differ from their shares. A weighted draw without
@@ -114,7 +114,7 @@ def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: 
     return counts
 
 
-def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator) -> Integers:
+def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
     """FedDyn's partition: repeatedly, a random client that is not full draws a class by its shares.
 
     If the class has no images left, the client draws again; so the shares apply to the remaining classes.
@@ -145,9 +145,7 @@ def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rn
     return np.array(drawn, dtype=np.int64)
 
 
-def unbalanced_class_wise(
-    class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator
-) -> Integers | None:
+def unbalanced_class_wise(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers | None:
     """FedAlign's partition, one attempt: each class is divided among the clients by a draw from Dir(alpha).
 
     A client that already has the mean number of images gets no images of the next class. Returns ``None`` if all shares
@@ -170,7 +168,7 @@ def unbalanced_class_wise(
     return counts
 
 
-def unbalanced_client_wise(class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator) -> Integers:
+def unbalanced_client_wise(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
     """FedADC's partition, one attempt: each client draws class shares from Dir(alpha), normalised by class.
 
     Counts are rounded down; the remaining images of a class go one by one to the clients with the fewest images.

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 
 from edgefl.data.partitions.base import Partition, require_a_sample_for_each
-from edgefl.data.sharding import Integers, Shards
+from edgefl.data.sharding import Integers, Rng, Shards
 from edgefl.errors import UserError, in_words, nearest, optional
 
 LABEL, CLIENT, POSITION = "label", "client", "position"
@@ -48,13 +48,11 @@ class Flwr(Partition):
         require_a_sample_for_each(class_sizes, clients)
         self._made(clients, 0)
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """The sizes of :meth:`split`, which depend on the class sizes only."""
         return self.split(np.repeat(np.arange(len(class_sizes)), class_sizes), len(class_sizes), clients, rng).sizes
 
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         # Sorted by class first: then the table's labels, and so the sizes, depend on the class sizes only.
         positions = np.argsort(labels, kind="stable")[rng.permutation(len(labels))]
         columns = {LABEL: labels[positions], POSITION: positions}

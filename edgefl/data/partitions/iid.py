@@ -13,7 +13,7 @@ from edgefl.data.partitions.base import (
     require_samples_of_each_class,
 )
 from edgefl.data.partitions.by_owner import split_by_owner
-from edgefl.data.sharding import Integers, Shards
+from edgefl.data.sharding import Integers, Rng, Shards
 from edgefl.errors import UserError
 
 
@@ -25,22 +25,9 @@ class Iid(Partition):
 
     kind: Literal["iid"] = Field(default="iid", description="equal shards drawn at random")
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """The same size for all; nothing is drawn."""
         return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
-
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
-        require_a_sample_for_each(np.bincount(labels, minlength=classes), clients)
-        return iid_shards(len(labels), clients, rng)
-
-
-def iid_shards(images: int, clients: int, rng: np.random.Generator) -> Shards:
-    """A random permutation of the images, split into ``clients`` equal pieces."""
-    size = images // clients
-    chosen = rng.permutation(images)[: size * clients]
-    return Shards.of(np.repeat(np.arange(clients), size), chosen, clients)
 
 
 class Quantity(Partition):
@@ -58,7 +45,7 @@ class Quantity(Partition):
     )
     min_size: int = Field(default=1, ge=1, description="minimum samples per client")
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """The minimum size for each client, and shares of the remaining images in proportion to the draws."""
         if require_a_sample_for_each(class_sizes, clients) < self.min_size:
             raise UserError(
@@ -68,12 +55,6 @@ class Quantity(Partition):
         weights = np.exp(self.sigma * rng.standard_normal(clients))
         rest = int(class_sizes.sum()) - clients * self.min_size
         return self.min_size + largest_remainders(weights, rest)
-
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
-        sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
-        return Shards.of(np.repeat(np.arange(clients), sizes), rng.permutation(len(labels)), clients)
 
 
 class Sizes(Partition):
@@ -90,7 +71,7 @@ class Sizes(Partition):
     def by_owner(self) -> bool:  # type: ignore[override]
         return self.owners
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """As given; nothing is drawn."""
         if len(self.images) != clients:
             raise UserError(f"partition sizes expects a number for each of {clients} clients, found {len(self.images)}")
@@ -100,13 +81,10 @@ class Sizes(Partition):
             )
         return np.array(self.images, np.int64)
 
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
-        sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
-        client = np.repeat(np.arange(clients), sizes)
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         if not self.owners:
-            return Shards.of(client, rng.permutation(len(labels))[: len(client)], clients)
+            return super().split(labels, classes, clients, rng)
+        sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
         owned = split_by_owner(owner, clients, self.kind)
         if (owned.sizes < sizes).any():
             short = int((owned.sizes < sizes).argmax())
@@ -114,7 +92,7 @@ class Sizes(Partition):
                 f"partition sizes asks for {sizes[short]} samples of owner {short}, who has {owned.sizes[short]}"
             )
         chosen = [rng.permutation(owned.shard(each))[: sizes[each]] for each in range(clients)]
-        return Shards.of(client, np.concatenate(chosen), clients)
+        return Shards.of(np.repeat(np.arange(clients), sizes), np.concatenate(chosen), clients)
 
 
 class SortAndPartition(ClasswisePartition):
@@ -127,11 +105,11 @@ class SortAndPartition(ClasswisePartition):
     kind: Literal["shards"] = Field(default="shards", description="sort-and-partition, s classes for each client")
     s: int = Field(ge=1, description="classes of each client")
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """The same size for all; nothing is drawn."""
         return np.full(clients, self.s * self._block(class_sizes, clients), dtype=np.int64)
 
-    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def counts(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         return class_assignment(clients, len(class_sizes), self.s, rng) * self._block(class_sizes, clients)
 
     def _block(self, class_sizes: Integers, clients: int) -> int:
@@ -155,7 +133,7 @@ class SortAndPartition(ClasswisePartition):
         return block
 
 
-def class_assignment(clients: int, classes: int, s: int, rng: np.random.Generator) -> Integers:
+def class_assignment(clients: int, classes: int, s: int, rng: Rng) -> Integers:
     """The assignment of class blocks to clients, ``[clients, classes]`` of 0 and 1 with equal row and column sums.
 
     Clients draw one after another, in proportion to the remaining blocks. If a class has as many blocks left as there

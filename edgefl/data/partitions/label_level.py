@@ -6,9 +6,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each, require_samples_of_each_class
-from edgefl.data.partitions.iid import iid_shards
-from edgefl.data.sharding import Integers, Shards
+from edgefl.data.partitions.base import (
+    ClasswisePartition,
+    Partition,
+    require_a_sample_for_each,
+    require_samples_of_each_class,
+)
+from edgefl.data.sharding import Integers, Rng, Shards
 from edgefl.errors import UserError
 
 
@@ -30,20 +34,17 @@ class LabelLevel(ClasswisePartition):
         "classes; auto: dominant for up to ten classes, missing for more",
     )
 
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         if self.level == 0:
             return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
         return super().sizes(class_sizes, clients, rng)
 
-    def split(
-        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
-    ) -> Shards:
+    def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         if self.level:
             return super().split(labels, classes, clients, rng)
-        require_a_sample_for_each(np.bincount(labels, minlength=classes), clients)
-        return iid_shards(len(labels), clients, rng)
+        return Partition.split(self, labels, classes, clients, rng)
 
-    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    def counts(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """The order of classes is drawn in both forms, though only one of them has it."""
         order = rng.permutation(len(class_sizes))
         return self._counts(order, clients, self._size(class_sizes, clients, order))

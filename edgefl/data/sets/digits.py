@@ -36,14 +36,8 @@ class Digits(DataSpec):
     name: Literal["digits"] = Field(default="digits", description="scikit-learn's digits, enlarged and distorted")
 
     def declared(self) -> Description:
-        return Description(
-            classes=CLASSES,
-            shape=(1, SIZE, SIZE),
-            train=(TRAINING_IMAGES,) * CLASSES,
-            test=(TEST_ORIGINALS,) * CLASSES,
-            mean=(0.2222,),
-            std=(0.2999,),
-        )
+        train, test = (TRAINING_IMAGES,) * CLASSES, (TEST_ORIGINALS,) * CLASSES
+        return Description(CLASSES, (1, SIZE, SIZE), train, test, mean=(0.2222,), std=(0.2999,))
 
     def read(self) -> tuple[Samples, Samples]:
         """Generate the images from scikit-learn's file; the bytes are the same on every machine."""

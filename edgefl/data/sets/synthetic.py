@@ -53,12 +53,8 @@ class Synthetic(DataSpec):
         return self
 
     def declared(self) -> Description:
-        return Description(
-            classes=self.classes,
-            shape=self.shape,
-            train=_class_sizes(self.train, self.classes),
-            test=_class_sizes(self.test_images, self.classes),
-        )
+        train, test = (_class_sizes(images, self.classes) for images in (self.train, self.test_images))
+        return Description(self.classes, self.shape, train, test)
 
     def read(self) -> tuple[Samples, Samples]:
         rng = generator(self.images_seed, "synthetic images")

@@ -34,14 +34,9 @@ class TinyImagenet(DataSpec):
     classes: Literal[100, 200] = Field(default=200, description="200, or 100 for a folder tiny-imagenet-100")
 
     def declared(self) -> Description:
-        return Description(
-            classes=self.classes,
-            shape=(3, SIDE, SIDE),
-            train=(500,) * self.classes,
-            test=(50,) * self.classes,
-            mean=(0.4802, 0.4481, 0.3975),
-            std=(0.2770, 0.2691, 0.2821),
-        )
+        train, test = (500,) * self.classes, (50,) * self.classes
+        mean, std = (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)
+        return Description(self.classes, (3, SIDE, SIDE), train, test, mean, std)
 
     def read(self) -> tuple[Samples, Samples]:
         """Read from the data root; the archive of all 200 classes is downloaded if it is missing."""

@@ -1,4 +1,4 @@
-"""The base class of codecs: a codec encodes a tensor for sending and decodes it at the receiver."""
+"""The base class of codecs, which encode a tensor for sending and decode it at the receiver, and no compression."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.models.layout import FLOAT_BYTES
 from edgefl.options import Component
 from edgefl.registry import Registry, class_of
 
@@ -73,3 +74,19 @@ def carried(codec: Codec, tensor: Tensor, numbers: np.random.Generator) -> Tenso
 CODECS: Registry[type[Codec]] = Registry(
     "codec", package="edgefl.methods.codecs", group="edgefl.codecs", check=class_of(Codec)
 )
+
+
+@CODECS.register("none")
+class NoCodec(Codec):
+    """No compression: four bytes per number, as float32."""
+
+    exact = True
+
+    def bytes(self, shape: torch.Size) -> int:
+        return FLOAT_BYTES * shape.numel()
+
+    def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
+        return {"values": tensor}
+
+    def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
+        return encoded["values"]

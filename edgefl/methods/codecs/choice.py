@@ -5,8 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, field_validator
 from torch import Tensor
 
-from edgefl.methods.codecs.base import CODECS, Codec
-from edgefl.methods.codecs.none import NoCodec
+from edgefl.methods.codecs.base import CODECS, Codec, NoCodec
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.options import Component
 from edgefl.registry import chosen_part, tagged

@@ -65,11 +65,6 @@ class SubModels(Component):
         """The part of a model that clients of a level train; ``level`` is an index in ``levels``."""
 
 
-def identity(size: int) -> Tensor:
-    """The places of a part that is the whole model of ``size`` numbers."""
-    return torch.arange(size)
-
-
 class Width(SubModels):
     """Level p trains the first ⌈p C⌉ of the C channels of each hidden layer.
 
@@ -82,7 +77,7 @@ class Width(SubModels):
     def part(self, whole: BlockModel, level: int) -> SubModel:
         share = self.levels[level]
         if share == 1:
-            places = identity(whole.layout.size)
+            places = torch.arange(whole.layout.size)
             return SubModel(whole, lambda _: places)
         cut = self.cut(whole, share)
         return SubModel(cut.model, lambda round: cut.places(self.shift(round)))

@@ -53,9 +53,8 @@ class MobileNetV2(NormedSpec):
                 stacklevel=1,
             )
         norm = self.norms(8)
-        blocks: dict[str, nn.Module] = {
-            "stem": nn.Sequential(Conv2d(channels, MOBILE_STEM, 1, padding=1), norm(MOBILE_STEM), nn.ReLU6())
-        }
+        stem = nn.Sequential(Conv2d(channels, MOBILE_STEM, 1, padding=1), norm(MOBILE_STEM), nn.ReLU6())
+        blocks: dict[str, nn.Module] = {"stem": stem}
         arriving = MOBILE_STEM
         for number, (outputs, units, stride) in enumerate(MOBILE_STAGES, start=1):
             expansion = 1 if number == 1 else EXPANSION
@@ -103,13 +102,9 @@ def shuffle_unit(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Modul
     """Grouped 1×1 to a quarter, shuffle, 3×3 depthwise, grouped 1×1; the first 1×1 of the network is not grouped."""
     inner = outputs // 4
     made = outputs - inputs if stride == 2 else outputs
+    groups = 1 if inputs == SHUFFLE_STEM else GROUPS
     body = nn.Sequential(
-        *(
-            Conv2d(inputs, inner, 1, groups=1 if inputs == SHUFFLE_STEM else GROUPS),
-            norm(inner),
-            nn.ReLU(),
-            ChannelShuffle(),
-        ),
+        *(Conv2d(inputs, inner, 1, groups=groups), norm(inner), nn.ReLU(), ChannelShuffle()),
         *(Conv2d(inner, inner, 3, stride=stride, groups=inner), norm(inner)),
         *(Conv2d(inner, made, 1, groups=GROUPS), norm(made)),
     )
@@ -126,15 +121,13 @@ class ShuffleNet(NormedSpec):
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         channels, _, _ = image_shape("shufflenet", sample_shape, least=8)
         norm = self.norms(12)
-        blocks: dict[str, nn.Module] = {
-            "stem": nn.Sequential(Conv2d(channels, SHUFFLE_STEM, 3), norm(SHUFFLE_STEM), nn.ReLU())
-        }
+        stem = nn.Sequential(Conv2d(channels, SHUFFLE_STEM, 3), norm(SHUFFLE_STEM), nn.ReLU())
+        blocks: dict[str, nn.Module] = {"stem": stem}
         arriving = SHUFFLE_STEM
         for number, (outputs, units) in enumerate(SHUFFLE_STAGES, start=2):
             stage = [shuffle_unit(arriving, outputs, 2, norm)]
-            blocks[f"stage{number}"] = nn.Sequential(
-                *stage, *(shuffle_unit(outputs, outputs, 1, norm) for _ in range(units - 1))
-            )
+            stage += [shuffle_unit(outputs, outputs, 1, norm) for _ in range(units - 1)]
+            blocks[f"stage{number}"] = nn.Sequential(*stage)
             arriving = outputs
         blocks["fc"] = Classifier(Linear(arriving, classes, slim_outputs=False), pool=True)
         return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=3)
@@ -177,9 +170,8 @@ class SqueezeNet(NormedSpec):
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         channels, _, _ = image_shape("squeezenet", sample_shape, least=8)
         norm = self.norms(16)
-        blocks: dict[str, nn.Module] = {
-            "stem": nn.Sequential(_convolution(channels, SQUEEZE_STEM, 3, norm), nn.MaxPool2d(2))
-        }
+        stem = nn.Sequential(_convolution(channels, SQUEEZE_STEM, 3, norm), nn.MaxPool2d(2))
+        blocks: dict[str, nn.Module] = {"stem": stem}
         arriving = SQUEEZE_STEM
         for number, outputs in enumerate(FIRES, start=2):
             module: nn.Module = Fire(arriving, outputs, norm)

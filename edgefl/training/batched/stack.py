@@ -239,14 +239,8 @@ class Stack:
         task, layout = self.tasks[0], self._model.layout
         buffers = buffers.clone()
         named = {kind: {**self._shared[kind], **own[kind]} for kind in self._shared}
-        context = Context(
-            model=self._model,
-            frozen={name: layout.frozen(*layout.split(vector)) for name, vector in named["frozen"].items()},
-            vectors=named["vectors"],
-            client=named["facts"],
-            alpha=task.alpha,
-            draws=draws,
-        )
+        frozen = {name: layout.frozen(*layout.split(vector)) for name, vector in named["frozen"].items()}
+        context = Context(self._model, frozen, named["vectors"], named["facts"], task.alpha, draws)
         with computing(self._precision, parameters.device), drawn_from(draws):
             answer = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
         loss = checked_loss(answer)

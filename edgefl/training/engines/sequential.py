@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,33 +49,16 @@ def _train(task: JobTask, model: BlockModel, data: ClientData, precision: Precis
     final = task.start.clone()
     parameters, buffers = layout.split(final)
     # Copies: a module or a loss that writes into them cannot reach another job.
-    context = Context(
-        model=model,
-        frozen={name: layout.frozen(*layout.split(vector.clone())) for name, vector in task.frozen.items()},
-        vectors={name: vector.clone() for name, vector in task.vectors.items()},
-        client={name: fact.clone() for name, fact in task.facts.items()},
-        alpha=task.alpha,
-    )
+    frozen = {name: layout.frozen(*layout.split(vector.clone())) for name, vector in task.frozen.items()}
+    vectors, facts = ({name: each.clone() for name, each in of.items()} for of in (task.vectors, task.facts))
+    context = Context(model, frozen, vectors, facts, task.alpha)
     trained = Trained(task.objective, layout, task.alpha, parameters)
     parameters, leaves = trained.parameters, trained.leaves
     memory = first_memory(task, received[len(received) - len(parameters) :])
-    draw = draws_of(task, model)
-    sizes: list[int] = []
+    draw, sizes = draws_of(task, model), list[int]()
+    step = partial(local_step, task.objective, task.rule, draw=draw, leaves=leaves, precision=precision)
     for batch, lr in zip(data.batches(task), task.rates or [task.lr] * task.steps, strict=True):
-        parameters, loss = local_step(
-            task.objective,
-            task.rule,
-            parameters,
-            buffers,
-            batch,
-            context,
-            memory,
-            task.options,
-            lr,
-            draw=draw,
-            leaves=leaves,
-            precision=precision,
-        )
+        parameters, loss = step(parameters, buffers, batch, context, memory, task.options, lr)
         # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
         losses.append(loss.cross_entropy)
         sizes.append(batch.labels.shape[0])
