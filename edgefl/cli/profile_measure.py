@@ -66,28 +66,25 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     if threads > (processors := os.cpu_count() or 1):
         message = f"expected at most the {processors} processors of this machine, found {threads}"
         raise UserError(message, field="--threads")
-    from edgefl.profiling import held_out, reading
+    from edgefl.profiling import measurement, reading
     from edgefl.profiling.measure_device import main
     from edgefl.profiling.measured_profile import Checked
-    from edgefl.profiling.measurement import measurement_of
     from edgefl.report.quantities import quantity
 
     loader = None if data is None else reading.loader_of(data)
-    checks = {str(step): step for step in held_out.HELD_OUT}
+    checks = {str(step): step for step in measurement.HELD_OUT}
     # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
     wanted = {**{name: step.case() for name, step in checks.items()}, **main.cases()}
     if cpu_quota is None:
         found = main.measurement(seconds, threads, say, wanted)
     else:
-        from edgefl.profiling.measurement import measurement_under_quota
-
-        found = measurement_under_quota(cpu_quota, seconds, say, wanted)
+        found = measurement.measurement_under_quota(cpu_quota, seconds, say, wanted)
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
     steps = [
         Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
     ]
-    profile = _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
+    profile = _write(measurement.measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
     say(f"Written: {output}")
     if loader is not None:
         each = reading.reading_seconds(loader, seconds / 20) * (1 if cpu_quota is None else 1 / cpu_quota)

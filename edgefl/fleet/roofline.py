@@ -1,4 +1,4 @@
-"""The seconds of a training step on a device, computed from the operators that the step executes.
+"""The seconds of a training step on a device: of the operators that it executes, and of waiting for its samples.
 
 Roofline per operator (Williams, Waterman and Patterson, 2009): the time of an operator is its arithmetic at the
 achievable FLOP/s or its memory traffic at the memory bandwidth, whichever is longer, plus a fixed overhead for its
@@ -16,9 +16,12 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from edgefl.fleet.figure import Bound, value
 from edgefl.fleet.profile import DeviceProfile, MeasuredStep
+from edgefl.options import Options
+from edgefl.units import Latency
 
 
 class Operator(Protocol):
@@ -190,3 +193,38 @@ def small_images(operators: Sequence[Operator], half_rate_pixels: float) -> NDAr
 def fits(profile: DeviceProfile, peak_memory_bytes: float) -> bool:
     """True if the device has enough memory for a job with this peak."""
     return peak_memory_bytes <= value(profile.memory.training)
+
+
+HANDOVER = 9e-3
+"""Seconds to take a batch from a worker on a core of speed 1: 1.4 ms were measured on two x86 cores of speed 6.4."""
+
+
+class InputPipeline(Options):
+    """How a client makes batches: in the training loop (no workers), or in other processes while it trains."""
+
+    seconds: Latency = Field(description="seconds to read and transform a sample and to collate it, on one core")
+    workers: int = Field(default=0, ge=0, le=1024, description="processes that make batches; 0: the loop itself does")
+    core: float = Field(
+        default=1.0, gt=0, description="the core_speed of the device that `seconds` are of; 1: a Raspberry Pi 4"
+    )
+
+    def reading(self, profile: DeviceProfile, batch: int) -> float:
+        """The seconds that one core of this device needs for ``batch`` samples."""
+        return batch * self.seconds * self.core / profile.core_speed
+
+    def waiting(self, profile: DeviceProfile, step: float, batch: int) -> float:
+        """The seconds that a step on ``batch`` samples takes longer than its ``step`` seconds on this device.
+
+        Workers read at the same time, but share the device's cores with training if it trains on them.
+
+        >>> from edgefl.fleet import load_profile
+        >>> board, pipeline = load_profile("raspberry-pi-4"), InputPipeline(seconds=1e-3, workers=2)
+        >>> [round(pipeline.waiting(board, step, 32), 6) for step in (0.05, 0.01)]
+        [0.017, 0.017]
+        """
+        reading = self.reading(profile, batch)
+        if not self.workers:
+            return reading
+        cores = profile.compute.cores
+        shared = 0.0 if cores is None else reading / cores
+        return max(shared + HANDOVER / profile.core_speed, reading / self.workers - step)
