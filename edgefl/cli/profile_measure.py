@@ -12,7 +12,7 @@ from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import say
 from edgefl.cli.profile import Output, app, now_and_then, print_errors, save_profile, say_left_out, warn_of_seconds
 from edgefl.errors import UserError
-from edgefl.files import user_path
+from edgefl.files import read_json, user_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
@@ -133,14 +133,14 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     if kind is not None and like is not None:
         raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
     rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
-    from edgefl.profiling.measurement import is_measurement, read_measurement
+    from edgefl.profiling.measurement import is_measurement, measurement_of
 
     if is_measurement(file):
         if steps:
             raise UserError("--steps needs a CSV table of step times", file=str(file))
         if framework is not None:
             raise UserError("--framework needs a CSV table of step times; this file states it", file=str(file))
-        _write(read_measurement(file), rest, output)
+        _write(measurement_of(read_json(file), file=str(file)), rest, output)
     else:
         _fit_table(file, rest, framework or "not stated", steps, output)
     say(f"Written: {output}")

@@ -242,7 +242,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
             stacklevel=1,
         )
     records = recorder.repeated(1, more) if more else recorder.records
-    return Trace(batch, tuple(records), recorder.brought_bytes - later, recorder.differs)
+    return Trace(batch, tuple(records), sum(recorder.brought.values()) - later, recorder.differs)
 
 
 @contextmanager

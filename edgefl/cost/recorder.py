@@ -117,10 +117,6 @@ class Recorder(WithoutNumbers):
         start, stop = self._minibatches[number], self._minibatches[number + 1]
         return self.records[:stop] + self.records[start:stop] * times + self.records[stop:]
 
-    @property
-    def brought_bytes(self) -> int:
-        return sum(self.brought.values())
-
     def __enter__(self) -> Self:
         super().__enter__()
         self._layers.__enter__()  # type: ignore[no-untyped-call]

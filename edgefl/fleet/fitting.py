@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +47,17 @@ class Rates:
     half_rate_pixels: float = 0.0
     cuda: bool = False  # kernels run beside launches
 
+    @property
+    def general(self) -> Figures:
+        """The figures of all other kinds of operators."""
+        return self.flops_per_second, self.bytes_per_second, self.operator_overhead
+
     def seconds(self, operators: Sequence[Operator]) -> float:
-        general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
         kernels = launches = 0.0
         for each in operators:
             kind = getattr(each, "kind", "")
             own = (self.kinds[name] for name in kind_and_families(kind) if name in self.kinds)
-            rate, bandwidth, launch = next(own, general)
+            rate, bandwidth, launch = next(own, self.general)
             pixels = getattr(each, "pixels", 0)
             flops = each.flops * (1 + self.half_rate_pixels / pixels) if pixels else each.flops
             launch += self.group_overhead * getattr(each, "groups", 0)
@@ -62,22 +66,16 @@ class Rates:
         return self.step_overhead + (beside(kernels, launches) if self.cuda else kernels + launches)
 
 
-def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
+def fit_rates(steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
     """The rates that predict these steps best, by least squares of the logarithm of predicted over measured seconds.
 
-    Thus a step of a microsecond counts as much as a step of a second. Without chains there is one set of figures for
-    all operators. With chains, each kind of operator gets separate figures, which are kept near the general ones unless
-    the measurements require otherwise. A chain (forward alone, or forward and backward) runs the same few operators on
-    memory that it has just used, while a step writes memory that is not in the caches. Therefore chains have their own
-    factor on FLOP/s, factor on bandwidth and fixed time, which are also fitted and then dropped.
-
-    Raises:
-        ValueError: there are fewer than four steps and chains, or one has zero seconds.
+    Thus a step of a microsecond counts as much as a step of a second. Each kind of operator gets separate figures,
+    which are kept near the general ones unless the measurements require otherwise. A chain (forward alone, or forward
+    and backward) runs the same few operators on memory that it has just used, while a step writes memory that is not in
+    the caches. Therefore chains have their own factor on FLOP/s, factor on bandwidth and fixed time, which are also
+    fitted and then dropped.
     """
-    if len(steps) + len(chains) < 4 or any(not seconds > 0 for _, seconds in (*steps, *chains)):
-        raise ValueError("expected at least four steps of more than 0 seconds")
-    general = _fit_general(steps or chains)
-    return _fit_kinds(general, steps, chains) if chains else general
+    return _fit_kinds(_fit_general(steps), steps, chains)
 
 
 def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
@@ -116,7 +114,7 @@ def _fit_general(steps: Sequence[Step]) -> Rates:
             guess = np.clip(np.log(np.maximum(start, 1e-12)), bounds[0] + 1e-6, bounds[1] - 1e-6)
             fits.append(least_squares(misses, guess, bounds=bounds))
     best = min(fits, key=lambda fit: float(fit.cost))
-    return _rates(best.x)
+    return Rates(*np.exp(best.x).tolist())
 
 
 def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
@@ -172,10 +170,9 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
     best = min(fits, key=lambda fit: float(fit.cost))
     general, own, _ = parted(best.x)
     by_kind = np.exp(general[:3, None] + own)
-    figures_of = {
-        name: (float(a), float(b), float(c)) for name, (a, b, c) in zip(names, by_kind.T, strict=True) if name
-    }
-    return replace(_rates(general[:4], figures_of), half_rate_pixels=float(np.exp(general[4])))
+    figures_of = {name: tuple(figures) for name, figures in zip(names, by_kind.T.tolist(), strict=True) if name}
+    *rates, half = np.exp(general).tolist()
+    return Rates(*rates, kinds=figures_of, half_rate_pixels=half)
 
 
 def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> NDArray[np.float64]:
@@ -192,11 +189,6 @@ def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float
     distance = np.log(np.maximum(best, 1e-300)) - np.log(general[:2])[:, None]
     distance = np.where(best > 0, np.clip(distance, -4.9, 4.9), 0.0)
     return np.vstack([distance, np.zeros(len(names))])
-
-
-def _rates(logarithms: NDArray[np.float64], kinds: Mapping[str, Figures] | None = None) -> Rates:
-    rate, bandwidth, launch, fixed = (float(number) for number in np.exp(logarithms))
-    return Rates(rate, bandwidth, launch, fixed, kinds or {})
 
 
 def _arrays(operators: Sequence[Operator]) -> NDArray[np.float64]:
@@ -268,15 +260,13 @@ class _Work:
         )
 
     def seconds(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        rate, bandwidth = (logarithms[row] + self._own(logarithms)[row][self.family] for row in range(2))
+        own = logarithms[6:].reshape(2, len(self.names))
+        rate, bandwidth = (logarithms[row] + own[row][self.family] for row in range(2))
         group, half = np.exp(logarithms[4:6])
         flops = self.flops * (1 + half * self.small)
         each = np.maximum(flops * np.exp(-rate), self.bytes * np.exp(-bandwidth)) + np.exp(logarithms[2])
         each += group * self.groups
         return np.asarray(np.bincount(self.step, each * self.count) + np.exp(logarithms[3]), np.float64)
-
-    def _own(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        return logarithms[6:].reshape(2, len(self.names))
 
     def reached(self, seconds: NDArray[np.float64], general: tuple[float, float]) -> NDArray[np.float64]:
         """Each family's highest FLOP/s and bytes/s over a whole step, as distances from the general figures."""
@@ -293,14 +283,9 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     A table of step times has a few dozen numbers, too few for three figures of each kind of operator. So kinds of one
     family have the same figures (``edgefl.operator_kinds.FAMILIES``), which stay near the general ones unless the times
     require otherwise. Long steps do not determine overheads, so these are near the expected seconds given.
-
-    Raises:
-        ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.
     """
     from scipy.optimize import OptimizeResult, least_squares
 
-    if len(steps) < LEAST_STEPS or any(not seconds > 0 for _, seconds in steps):
-        raise ValueError(f"expected at least {LEAST_STEPS} steps of more than 0 seconds")
     work = _Work.of(steps)
     seconds = np.array([each for _, each in steps], np.float64)
     measured = np.log(seconds)
@@ -321,16 +306,11 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
         starts = [np.concatenate([np.log(general), expected, loops, own.ravel()]) for own in guesses]
         fits += [least_squares(misses, start, max_nfev=200) for start in starts]
     best = min(fits, key=lambda fit: float(fit.cost)).x
-    rate, bandwidth, launch, fixed, group, half = (float(figure) for figure in np.exp(best[:6]))
-    own = np.exp(best[:2, None] + best[6:].reshape(2, families))
-    kinds = {
-        name: (float(own_rate), float(own_bandwidth), launch)
-        for name, own_rate, own_bandwidth in zip(work.names, *own, strict=True)
-    }
-    found = Rates(rate, bandwidth, launch, fixed, kinds)
-    return replace(
-        found, group_overhead=group if work.groups.any() else 0.0, half_rate_pixels=half if work.small.any() else 0.0
-    )
+    rate, bandwidth, launch, fixed, group, half = np.exp(best[:6]).tolist()
+    own = np.exp(best[:2, None] + best[6:].reshape(2, families)).T.tolist()
+    kinds = {name: (*figures, launch) for name, figures in zip(work.names, own, strict=True)}
+    loops = group if work.groups.any() else 0.0, half if work.small.any() else 0.0
+    return Rates(rate, bandwidth, launch, fixed, kinds, *loops)
 
 
 CHANNELS = {"thin": 3.0, "narrow": 20.0, "medium": 64.0, "wide": 256.0, "grouped": 8.0, "depthwise": 1.0}
@@ -351,14 +331,9 @@ def fit_cuda(
     They are the FLOP/s of products and, with Winograd's transforms, of spatial convolutions, bytes/s, the channels at
     which a convolution reaches half of its rate, seconds of a launch, of a light launch and of a step. The expected
     figures follow from those given, and a few steps hardly move them away.
-
-    Raises:
-        ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.
     """
     from scipy.optimize import least_squares
 
-    if len(steps) < LEAST_STEPS or any(not seconds > 0 for _, seconds in steps):
-        raise ValueError(f"expected at least {LEAST_STEPS} steps of more than 0 seconds")
     measured = np.log([seconds for _, seconds in steps])
     overheads = np.maximum((operator_overhead, step_overhead), LEAST_OVERHEAD)
     usual = np.log([peak / 2, peak, memory_bandwidth, 16.0, overheads[0], 0.1, overheads[1]])

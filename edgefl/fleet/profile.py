@@ -163,9 +163,6 @@ class Compute(Options):
         "quota; `edgefl emulate --compute real` needs it.",
     )
 
-    def measured(self, signature: str) -> MeasuredStep | None:
-        return next((each for each in self.measured_steps if each.signature == signature), None)
-
     @model_validator(mode="after")
     def _each_step_once(self) -> Self:
         signatures = [each.signature for each in self.measured_steps]
@@ -395,22 +392,15 @@ class DeviceProfile(Options):
         """
         compute = self.compute
         given = compute.operator_rates
-        own = next((given[each] for each in kind_and_families(kind) if each in given), _NO_RATES)
-        return (
-            value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)),
-            value(_either(own.memory_bandwidth, compute.memory_bandwidth), opposite(bound)),
-            value(_either(own.operator_overhead, compute.operator_overhead), bound),
-            value(compute.step_overhead, bound),
+        own = next((given[each] for each in kind_and_families(kind) if each in given), None)
+        rate, bandwidth, overhead = (
+            getattr(compute if getattr(own, name, None) is None else own, name) for name in OperatorRates.model_fields
         )
+        speed = opposite(bound)
+        return value(rate, speed), value(bandwidth, speed), value(overhead, bound), value(compute.step_overhead, bound)
 
-
-_NO_RATES = OperatorRates(fp32_achievable=None, memory_bandwidth=None, operator_overhead=None)
 
 Figure = float | Estimate[float]
-
-
-def _either(own: Figure | None, general: Figure) -> Figure:
-    return general if own is None else own
 
 
 def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> list[str]:

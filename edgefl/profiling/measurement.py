@@ -18,7 +18,7 @@ from edgefl.cost.measure import Operator, measure, merged
 from edgefl.cost.recorder import Recorder
 from edgefl.cpu_quota import limited, period_seconds
 from edgefl.errors import UserError
-from edgefl.files import read_bytes, read_json, writing_output
+from edgefl.files import read_bytes, writing_output
 from edgefl.fleet.fitting import Step
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
@@ -179,13 +179,8 @@ def is_measurement(file: Path) -> bool:
     return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
 
-def read_measurement(file: Path) -> Measurement:
-    """The measurement in a file of the measuring script; raises UserError as :func:`measurement_of`."""
-    return measurement_of(read_json(file), file=str(file))
-
-
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
-    """A measurement from plain data."""
+    """A measurement from the plain data of a file of the measuring script."""
     if not isinstance(data, dict) or data.get("format") != main.FORMAT:
         message = "expected a file of the measuring script; `edgefl profile script` gives the script"
         raise UserError(message, file=file, field="format")

@@ -16,7 +16,7 @@ from edgefl.fleet import Estimate, load_profile, read_profile
 from edgefl.profiling import measurement as measuring
 from edgefl.profiling.measure_device import main
 from edgefl.profiling.measured_profile import Checked, Unmeasured, fit_of, profile_data
-from edgefl.profiling.measurement import HELD_OUT, HeldOut, read_measurement
+from edgefl.profiling.measurement import HELD_OUT, HeldOut, measurement_of
 
 ALL = main.cases()
 QUICK = {
@@ -101,7 +101,7 @@ def test_a_poor_measurement_is_a_warning_that_says_what_to_do(measured, tmp_path
 
 @pytest.mark.full
 def test_the_bounds_include_the_error_of_the_check(measured):
-    measurement = read_measurement(measured)
+    measurement = measurement_of(json.loads(measured.read_text()))
     alone, operators = fit_of(measurement), HELD_OUT[2].operators()
     predicted = alone.rates.seconds(operators)
     fit = fit_of(measurement, [Checked("slow", operators, predicted / 1.5, 1.0), Checked("x", operators, predicted, 1)])
