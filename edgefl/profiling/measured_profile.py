@@ -149,7 +149,7 @@ def profile_data(
             **({"cores": machine.threads} if machine.threads >= machine.processors else {}),
             **({} if cpu_quota is None else {"cpu_quota": cpu_quota}),
         },
-        "memory": _memory(total),
+        "memory": usable_memory(total),
         "power": power,
         **battery,
         "provenance": {
@@ -216,7 +216,7 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
             "operator_overhead": {"low": 5e-6, "nominal": 3e-5, "high": 1e-4},
             "step_overhead": {"low": 1e-4, "nominal": 1e-3, "high": 5e-3},
         },
-        "memory": _memory(2**30),
+        "memory": usable_memory(2**30),
         "power": power,
         **battery,
         "provenance": {
@@ -237,7 +237,8 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
     return validated(DeviceProfile, data)
 
 
-def _memory(total: float) -> dict[str, Any]:
+def usable_memory(total: float) -> dict[str, Any]:
+    """The memory of a device as data, if only its total is known."""
     return {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}}
 
 
