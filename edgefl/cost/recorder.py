@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -204,11 +205,7 @@ def _place(tensor: Tensor) -> tuple[Any, ...]:
 
 def _numbers(tensor: Tensor) -> int:
     """An expanded dimension is read once."""
-    count = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        if stride or not size:
-            count *= size
-    return count
+    return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not size)
 
 
 def _written(func: Any, arguments: tuple[Any, ...]) -> list[Tensor]:

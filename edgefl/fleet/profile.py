@@ -102,10 +102,6 @@ class OperatorRates(Options):
     )
 
 
-def _known_rates(rates: object) -> object:
-    return {} if rates is None else rates
-
-
 class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
@@ -127,7 +123,10 @@ class Compute(Options):
     )
     operator_rates: Annotated[
         dict[OperatorKind, OperatorRates],
-        BeforeValidator(_known_rates, json_schema_input_type=dict[OperatorKind, OperatorRates] | None),
+        BeforeValidator(
+            lambda rates: {} if rates is None else rates,
+            json_schema_input_type=dict[OperatorKind, OperatorRates] | None,
+        ),
     ] = Field(default_factory=dict, description="Figures for single kinds of operators, if known; null: none.")
     half_rate_pixels: float | Estimate[float] = Field(
         0.0,

@@ -82,32 +82,26 @@ def fleet_step_seconds(
     if (work < 0).any() or not np.isfinite(work).all():
         raise ValueError("an operator's flops, bytes and count must be finite and not negative")
     flops, moved, count = work.T
-    rates = np.array([profile.rates(bound) for profile in profiles], np.float64).reshape(-1, 4)
-    arithmetic_rate, bandwidth, per_operator, per_step = (column[:, None] for column in rates.T)
-    each = np.maximum(flops / arithmetic_rate, moved / bandwidth) + per_operator
     kinds = [getattr(operator, "kind", "") for operator in operators]
+    groups = np.array([getattr(operator, "groups", 0) for operator in operators])
+    each = np.empty((len(profiles), len(operators)))
     for row, profile in enumerate(profiles):
-        half, group = (
-            value(figure, bound) for figure in (profile.compute.half_rate_pixels, profile.compute.group_overhead)
-        )
-        if profile.compute.operator_rates or half or group or profile.backend == "cuda":
-            own = {kind: profile.rates(bound, kind=kind) for kind in set(kinds)}
-            rate, moves, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
-            kernels = np.maximum(flops * small_images(operators, half) / rate, moved / moves)
-            each[row] = kernels + launch
-            each[row] += group * np.array([getattr(operator, "groups", 0) for operator in operators])
-            if profile.backend == "cuda" and (total := float(each[row] @ count)):
-                run = float(kernels @ count)
-                each[row] *= beside(run, total - run) / total
-    seconds = np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
+        own = {kind: profile.rates(bound, kind=kind) for kind in set(kinds)}
+        rate, bandwidth, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
+        half, group = value(profile.compute.half_rate_pixels, bound), value(profile.compute.group_overhead, bound)
+        kernels = np.maximum(flops * small_images(operators, half) / rate, moved / bandwidth)
+        each[row] = kernels + launch + group * groups
+        if profile.backend == "cuda" and (total := float(each[row] @ count)):
+            run = float(kernels @ count)
+            each[row] *= beside(run, total - run) / total
+    per_step = np.array([value(profile.compute.step_overhead, bound) for profile in profiles])
+    seconds = np.asarray((each * count).sum(axis=1) + per_step, np.float64)
     if bound != "nominal":
         error = np.array([profile.evidence("compute").factor for profile in profiles])
         nominal, low = fleet_step_seconds(profiles, operators), bound == "low"
         seconds = np.minimum(seconds, nominal / error) if low else np.maximum(seconds, nominal * error)
-    tables = [row for row, profile in enumerate(profiles) if profile.compute.measured_steps]
-    for row in tables:
-        measured = measured_step(profiles[row], operators)
-        if measured is not None:
+    for row, profile in enumerate(profiles):
+        if (measured := measured_step(profile, operators)) is not None:
             step, factor = measured
             factors = dict(zip(("low", "nominal", "high"), sorted((1.0, factor, factor**2)), strict=True))
             seconds[row] = factors[bound] * value(step.seconds, bound)

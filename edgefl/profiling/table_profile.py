@@ -6,7 +6,9 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from math import expm1, log1p
+from operator import attrgetter
 from statistics import fmean, median
 from typing import Any, Literal, NamedTuple
 
@@ -57,10 +59,8 @@ class Errors(NamedTuple):
 
 def errors_by(column: Literal["family", "part"], compared: Sequence[Compared]) -> dict[str, Errors]:
     """The errors of each family of models, or for each part that was trained."""
-    groups: dict[str, list[Compared]] = {}
-    for each in sorted(compared, key=lambda one: str(getattr(one.time, column))):
-        groups.setdefault(getattr(each.time, column), []).append(each)
-    return {name: Errors.of(group) for name, group in groups.items()}
+    key = attrgetter(f"time.{column}")
+    return {name: Errors.of(list(group)) for name, group in groupby(sorted(compared, key=key), key)}
 
 
 def as_dict(compared: Sequence[Compared], table: StepTable) -> dict[str, Any]:
