@@ -224,10 +224,8 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
             "date": datetime.date.today().isoformat(),
             "verified": False,
             "derivation": {
-                **dict.fromkeys(
-                    ("compute.operator_overhead", "compute.step_overhead"),
-                    "estimated: between a server core and a small board",
-                ),
+                "compute.operator_overhead": "estimated: between a server core and a small board",
+                "compute.step_overhead": "estimated: between a server core and a small board",
                 "memory.total": "not given: 1 GiB",
                 "memory.training": "estimated: a part of the total",
                 **_power_derivation(rest),
@@ -244,19 +242,18 @@ def usable_memory(total: float) -> dict[str, Any]:
 
 def _power(rest: Unmeasured) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The power figures, the battery if known, and their sources."""
-    given: Mapping[str, float | None] = {"idle": rest.idle_watts, "compute": rest.compute_watts}
+    given = {"idle": rest.idle_watts, "compute": rest.compute_watts}
+    watts = {key: each for key, each in given.items() if each is not None}
     if rest.like is not None:
         like = rest.like.model_dump(mode="json", exclude_none=True)
-        watts = {key: like["power"][key] if each is None else each for key, each in given.items()}
         battery = {"battery": like["battery"]} if "battery" in like else {}
         return {**like["power"], **watts}, battery, [f"power: the profile {rest.like.name}"]
-    estimates = {"idle": {"low": 5, "nominal": 30, "high": 90}, "compute": {"low": 10, "nominal": 65, "high": 250}}
     radio = {
         "active": {"low": 0.1, "nominal": 0.3, "high": 0.6},
         "energy_per_megabyte": {"low": 0.002, "nominal": 0.005, "high": 0.02},
     }
-    watts = {key: estimates[key] if each is None else each for key, each in given.items()}
-    return {**watts, "radio": {"down": radio, "up": radio}}, {}, []
+    idle, compute = {"low": 5, "nominal": 30, "high": 90}, {"low": 10, "nominal": 65, "high": 250}
+    return {"idle": idle, "compute": compute, **watts, "radio": {"down": radio, "up": radio}}, {}, []
 
 
 def _power_derivation(rest: Unmeasured) -> dict[str, str]:
