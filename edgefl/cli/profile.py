@@ -126,12 +126,12 @@ def check_profile(
     """Compare the seconds that a profile predicts for training steps with measured ones."""
     from edgefl.fleet import load_profile, measured_step
     from edgefl.profiling.step_table import read_step_table
-    from edgefl.profiling.table_profile import as_dict, compare
+    from edgefl.profiling.table_profile import Compared, as_dict
 
     device = load_profile(profile)
     with quiet(as_json):
         found = read_step_table(table, device.backend, skip=True, progress=now_and_then(math.inf if as_json else 2))
-    compared = compare(device, found)
+    compared = [Compared(time, time.on(device)) for time in found.times]
     if picture is not None:
         from edgefl.report.command_figures import predicted_figure
         from edgefl.report.figure_file import write_figure

@@ -12,7 +12,7 @@ from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import say
 from edgefl.cli.profile import Output, app, now_and_then, print_errors, save_profile, say_left_out, warn_of_seconds
 from edgefl.errors import UserError
-from edgefl.files import user_path
+from edgefl.files import read_json, user_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
@@ -66,28 +66,25 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     if threads > (processors := os.cpu_count() or 1):
         message = f"expected at most the {processors} processors of this machine, found {threads}"
         raise UserError(message, field="--threads")
-    from edgefl.profiling import held_out, reading
+    from edgefl.profiling import measurement, reading
     from edgefl.profiling.measure_device import main
     from edgefl.profiling.measured_profile import Checked
-    from edgefl.profiling.measurement import measurement_of
     from edgefl.report.quantities import quantity
 
     loader = None if data is None else reading.loader_of(data)
-    checks = {str(step): step for step in held_out.HELD_OUT}
+    checks = {str(step): step for step in measurement.HELD_OUT}
     # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
     wanted = {**{name: step.case() for name, step in checks.items()}, **main.cases()}
     if cpu_quota is None:
         found = main.measurement(seconds, threads, say, wanted)
     else:
-        from edgefl.profiling.measurement import measurement_under_quota
-
-        found = measurement_under_quota(cpu_quota, seconds, say, wanted)
+        found = measurement.measurement_under_quota(cpu_quota, seconds, say, wanted)
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
     steps = [
         Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
     ]
-    profile = _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
+    profile = _write(measurement.measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
     say(f"Written: {output}")
     if loader is not None:
         each = reading.reading_seconds(loader, seconds / 20) * (1 if cpu_quota is None else 1 / cpu_quota)
@@ -136,14 +133,14 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     if kind is not None and like is not None:
         raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
     rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
-    from edgefl.profiling.measurement import is_measurement, read_measurement
+    from edgefl.profiling.measurement import is_measurement, measurement_of
 
     if is_measurement(file):
         if steps:
             raise UserError("--steps needs a CSV table of step times", file=str(file))
         if framework is not None:
             raise UserError("--framework needs a CSV table of step times; this file states it", file=str(file))
-        _write(read_measurement(file), rest, output)
+        _write(measurement_of(read_json(file), file=str(file)), rest, output)
     else:
         _fit_table(file, rest, framework or "not stated", steps, output)
     say(f"Written: {output}")

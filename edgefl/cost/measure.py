@@ -3,7 +3,7 @@
 import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from traceback import walk_tb
@@ -101,21 +101,26 @@ def mean_cost(costs: Sequence[tuple[float, StepCost]]) -> StepCost:
     )
 
 
+def merged(records: Iterable[Record]) -> tuple[Operator, ...]:
+    """The operators of records; identical ones are merged, in the order of first execution."""
+    counts = Counter((each.name, each.flops, each.bytes, each.kind, each.groups, each.pixels) for each in records)
+    return tuple(
+        Operator(name, flops, moved, count, kind, *loops)
+        for (name, flops, moved, kind, *loops), count in counts.items()
+    )
+
+
 def step_cost(batch: int, executed: Sequence[Record], numbers: NDArray[np.int64]) -> StepCost:
     """The summed cost of a step on ``batch`` images; ``numbers`` are as of :attr:`Trace.numbers`."""
     brought_bytes = int(numbers[3, -1])
     macs, flops, touched, live = numbers[:, :-1]
-    counts = Counter(
-        (each.name, flop, moved, each.kind, each.groups, each.pixels)
-        for each, flop, moved in zip(executed, flops.tolist(), touched.tolist(), strict=True)
-    )
     forward = np.array([each.phase == "forward" for each in executed], dtype=bool)
     layer = np.array([each.layer for each in executed], dtype=bool)
     return StepCost(
         batch=batch,
-        operators=tuple(
-            Operator(name, flop, moved, count, kind, *loops)
-            for (name, flop, moved, kind, *loops), count in counts.items()
+        operators=merged(
+            each._replace(flops=flop, bytes=moved)
+            for each, flop, moved in zip(executed, flops.tolist(), touched.tolist(), strict=True)
         ),
         layer_macs=int(macs[forward & layer].sum()),
         forward_macs=int(macs[forward].sum()),
@@ -237,7 +242,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
             stacklevel=1,
         )
     records = recorder.repeated(1, more) if more else recorder.records
-    return Trace(batch, tuple(records), recorder.brought_bytes - later, recorder.differs)
+    return Trace(batch, tuple(records), sum(recorder.brought.values()) - later, recorder.differs)
 
 
 @contextmanager

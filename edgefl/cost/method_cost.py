@@ -149,9 +149,8 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
     ``model`` is as the method trains it (see ``Objective.adapt``). The last ``alpha`` blocks are received, and so
     stored as frozen copies; M for the whole model.
     """
-    found: dict[
-        int, tuple[Tensor, int, bool]
-    ] = {}  # by id, since blocks may share tensors: its first block, True in norms
+    # By id, since blocks may share tensors: its first block, True in norms.
+    found: dict[int, tuple[Tensor, int, bool]] = {}
     for index, block in enumerate(model.blocks.values()):
         for module in block.modules():
             for each in module.parameters(recurse=False):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -11,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from edgefl.cost.cuda import FUSED
 from edgefl.cost.formulas import is_counted, kind_of, loops_of, work_of
 from edgefl.methods.parts.local_step import Phase
 from edgefl.models.fake import WithoutNumbers, tensors_in
@@ -52,6 +52,77 @@ def _one_hot(tensor: Tensor, num_classes: int) -> Tensor:
     """As PyTorch computes it on a CPU, after it has looked whether each number is one of the classes."""
     zeros = tensor.new_zeros((*tensor.shape, num_classes))
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+def _cuda_attention(  # noqa: PLR0917  (as of PyTorch)
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The kernel that saves memory, which takes float32, or flash attention for types of 16 bits without a mask."""
+    if query.dim() != 4 or enable_gqa:
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    dropout_p = 0.0  # the kernel drops weights itself, at the same cost
+    if attn_mask is None and query.element_size() == 2:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]  # type: ignore[no-any-return]
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            closed = attn_mask.logical_not()
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(closed, -math.inf)
+        attn_mask = attn_mask.expand(*query.shape[:-1], key.shape[-2])
+    trains = any(tensor.requires_grad for tensor in (query, key, value))
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+    return efficient(query, key, value, attn_mask, trains, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
+
+
+def _cuda_recurrent(mode: int) -> Callable[..., tuple[Tensor, ...]]:
+    """A recurrent layer of cuDNN."""
+
+    def layer(  # noqa: PLR0917  (as of PyTorch)
+        inputs: Tensor,
+        state: Tensor | Sequence[Tensor],
+        weights: Sequence[Tensor],
+        biases: bool,
+        layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Tensor, ...]:
+        hidden, cell = (state, None) if isinstance(state, Tensor) else state
+        size = (hidden if cell is None else cell).shape[-1]
+        projected = 0 if hidden.shape[-1] == size else hidden.shape[-1]
+        each = (4 if biases else 2) + bool(projected)
+        output, *states = torch._cudnn_rnn(
+            *(inputs, list(weights), each, inputs.new_empty(0), hidden, cell, mode, size, projected, layers),
+            *(batch_first, dropout, train, bidirectional, [], None),
+        )[:3]
+        return (output, *states) if cell is not None else (output, states[0])
+
+    return layer
+
+
+FUSED: Mapping[Any, Callable[..., Any]] = {
+    F.scaled_dot_product_attention: _cuda_attention,
+    torch.rnn_relu: _cuda_recurrent(0),
+    torch.rnn_tanh: _cuda_recurrent(1),
+    torch.lstm: _cuda_recurrent(2),
+    torch.gru: _cuda_recurrent(3),
+}
+"""What CUDA executes in place of these functions, with their arguments.
+
+PyTorch chooses them by properties of the device, and a tensor of CUDA needs a driver; so they are declared here.
+Attention is one operator also with dropout, and with a mask that needs a gradient; a recurrent layer is one operator
+for all of its time steps, layers and directions.
+"""
 
 
 class _Layers(TorchFunctionMode):
@@ -116,10 +187,6 @@ class Recorder(WithoutNumbers):
         """The records, those of a step's minibatch (from 0) so many times more."""
         start, stop = self._minibatches[number], self._minibatches[number + 1]
         return self.records[:stop] + self.records[start:stop] * times + self.records[stop:]
-
-    @property
-    def brought_bytes(self) -> int:
-        return sum(self.brought.values())
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -208,11 +275,7 @@ def _place(tensor: Tensor) -> tuple[Any, ...]:
 
 def _numbers(tensor: Tensor) -> int:
     """An expanded dimension is read once."""
-    count = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        if stride or not size:
-            count *= size
-    return count
+    return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not size)
 
 
 def _written(func: Any, arguments: tuple[Any, ...]) -> list[Tensor]:

@@ -16,10 +16,10 @@ from edgefl.fleet.energy import (
     transfer_joules,
 )
 from edgefl.fleet.figure import Bound, Estimate, value
-from edgefl.fleet.input import InputPipeline
 from edgefl.fleet.library import NamedProfile, all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import (
+    InputPipeline,
     Operator,
     fits,
     fleet_step_seconds,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.figure import scaled, value
 from edgefl.fleet.library import load_profile, note_doubtful
@@ -187,27 +187,22 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
     (``fleet.0``), for messages.
     """
     where = f"{field}." if field else ""
-    profile = group.profile
-    if isinstance(profile, str):
-        try:
-            profile = load_profile(profile, folder=folder)
-        except UserError as error:
-            # The message names the file and field of the profile; this error adds the scenario's field.
-            raise UserError(str(error), field=f"{where}profile") from None
-    place = "availability.file"
+    profile, place = group.profile, "profile"
     try:
+        if isinstance(profile, str):
+            profile = load_profile(profile, folder=folder)
+        place = "availability.file"
         if isinstance(group.availability, Trace):
             read_trace(group.availability.file)
         place = "sample.file"
         if group.sample is not None:
             group.sample.milliseconds()
     except UserError as error:
+        # The message names the file and field of what was read; this error adds the scenario's field.
         raise UserError(str(error), field=f"{where}{place}") from None
     if group.mode is not None:
-        try:
+        with locating(field=f"{where}mode"):
             profile = in_mode(profile, group.mode)
-        except UserError as error:
-            raise error.located(field=f"{where}mode") from None
     if group.overrides:
         profile = _overridden(profile, group.overrides, f"{where}overrides")
     if group.pace != 1:
@@ -277,7 +272,10 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
     numbers: list[NDArray[np.int32]] = []
     of_client = np.full(clients, -1, np.int32)
     for index, (group, count) in enumerate(zip(resolved, counts, strict=True)):
-        profiles = _devices(group, seed, index)
+        profile = group.profile
+        assert isinstance(profile, DeviceProfile)
+        draws = generator(seed, "devices", index)
+        profiles = [profile] if group.sample is None else sampled_profiles(profile, group.sample, draws)
         own = (len(kinds) + np.arange(count) % len(profiles)).astype(np.int32)
         if group.clients is None:
             numbers.append(own)
@@ -294,15 +292,6 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
         dropout=tuple(group.dropout for _, group in kinds),
         capacity=tuple(group.capacity for _, group in kinds),
     )
-
-
-def _devices(group: FleetGroup, seed: int, index: int) -> list[DeviceProfile]:
-    profile = group.profile
-    if not isinstance(profile, DeviceProfile):
-        raise TypeError("expected a resolved group")
-    if group.sample is None:
-        return [profile]
-    return sampled_profiles(profile, group.sample, generator(seed, "devices", index))
 
 
 def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64]:

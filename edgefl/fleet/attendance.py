@@ -107,9 +107,6 @@ class Accidents:
         return even / chance if even < chance else 1.0
 
 
-Factors = NDArray[np.float64]
-
-
 class Slowdown:
     """The factors by which computing takes longer than the profile predicts.
 
@@ -133,14 +130,14 @@ class Slowdown:
         self._conditions: NDArray[np.float64] = table[fleet.group].T
         self._drawn = lru_cache(8)(self._draw)  # a run uses few rounds at a time; older ones are drawn again if needed
 
-    def of(self, round: int, again: int = 0) -> Factors:
+    def of(self, round: int, again: int = 0) -> NDArray[np.float64]:
         """Every client's factor in a round (from 0) or, without common rounds, model version; shape ``[clients]``.
 
         ``again`` is how many times a client began to compute in this round before.
         """
         return self._drawn(round, again) if again else self._drawn(round)
 
-    def _draw(self, *place: int) -> Factors:
+    def _draw(self, *place: int) -> NDArray[np.float64]:
         jitter, low, high = self._conditions
         normal = generator(self._seed, "jitter", *place).standard_normal(len(jitter))
         even = generator(self._seed, "background load", *place).random(len(jitter))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.roofline import Operator, beside, small_images
 from edgefl.operator_kinds import FAMILIES, KINDS, kind_and_families
+
+Vector = NDArray[np.float64]
 
 Step = tuple[Sequence[Operator], float]
 """The operators of a step (or chain of layers), and its measured seconds."""
@@ -47,13 +50,17 @@ class Rates:
     half_rate_pixels: float = 0.0
     cuda: bool = False  # kernels run beside launches
 
+    @property
+    def general(self) -> Figures:
+        """The figures of all other kinds of operators."""
+        return self.flops_per_second, self.bytes_per_second, self.operator_overhead
+
     def seconds(self, operators: Sequence[Operator]) -> float:
-        general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
         kernels = launches = 0.0
         for each in operators:
             kind = getattr(each, "kind", "")
             own = (self.kinds[name] for name in kind_and_families(kind) if name in self.kinds)
-            rate, bandwidth, launch = next(own, general)
+            rate, bandwidth, launch = next(own, self.general)
             pixels = getattr(each, "pixels", 0)
             flops = each.flops * (1 + self.half_rate_pixels / pixels) if pixels else each.flops
             launch += self.group_overhead * getattr(each, "groups", 0)
@@ -62,22 +69,16 @@ class Rates:
         return self.step_overhead + (beside(kernels, launches) if self.cuda else kernels + launches)
 
 
-def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
+def fit_rates(steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
     """The rates that predict these steps best, by least squares of the logarithm of predicted over measured seconds.
 
-    Thus a step of a microsecond counts as much as a step of a second. Without chains there is one set of figures for
-    all operators. With chains, each kind of operator gets separate figures, which are kept near the general ones unless
-    the measurements require otherwise. A chain (forward alone, or forward and backward) runs the same few operators on
-    memory that it has just used, while a step writes memory that is not in the caches. Therefore chains have their own
-    factor on FLOP/s, factor on bandwidth and fixed time, which are also fitted and then dropped.
-
-    Raises:
-        ValueError: there are fewer than four steps and chains, or one has zero seconds.
+    Thus a step of a microsecond counts as much as a step of a second. Each kind of operator gets separate figures,
+    which are kept near the general ones unless the measurements require otherwise. A chain (forward alone, or forward
+    and backward) runs the same few operators on memory that it has just used, while a step writes memory that is not in
+    the caches. Therefore chains have their own factor on FLOP/s, factor on bandwidth and fixed time, which are also
+    fitted and then dropped.
     """
-    if len(steps) + len(chains) < 4 or any(not seconds > 0 for _, seconds in (*steps, *chains)):
-        raise ValueError("expected at least four steps of more than 0 seconds")
-    general = _fit_general(steps or chains)
-    return _fit_kinds(general, steps, chains) if chains else general
+    return _fit_kinds(_fit_general(steps), steps, chains)
 
 
 def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
@@ -85,14 +86,20 @@ def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
     return [rates.seconds(operators) / seconds - 1 for operators, seconds in steps]
 
 
-def _fit_general(steps: Sequence[Step]) -> Rates:
-    """The sum of maxima has several local optima, so the search starts from nine points."""
+def _best(misses: Callable[[Vector], Vector], starts: Iterable[Vector], **options: Any) -> Vector:
+    """The least squares that a search from one of these starts reaches."""
     from scipy.optimize import least_squares
 
+    fits = [least_squares(misses, start, **options) for start in starts]
+    return np.asarray(min(fits, key=lambda fit: float(fit.cost)).x)
+
+
+def _fit_general(steps: Sequence[Step]) -> Rates:
+    """The sum of maxima has several local optima, so the search starts from nine points."""
     arrays = [_arrays(operators) for operators, _ in steps]
     measured = np.log([seconds for _, seconds in steps])
 
-    def misses(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
+    def misses(logarithms: Vector) -> Vector:
         rate, bandwidth, launch, fixed = np.exp(logarithms)
         predicted = [
             ((np.maximum(flops / rate, moved / bandwidth) + launch) * count).sum() + fixed
@@ -104,7 +111,7 @@ def _fit_general(steps: Sequence[Step]) -> Rates:
     seconds = np.exp(measured)
     totals = [((flops * count).sum(), (moved * count).sum(), count.sum()) for flops, moved, count in arrays]
     work, traffic, launches = np.array(totals, np.float64).T
-    fits = []
+    starts = []
     for part in (0.3, 1.0, 3.0):
         for share in (0.3, 1.0, 3.0):
             start = (
@@ -113,22 +120,19 @@ def _fit_general(steps: Sequence[Step]) -> Rates:
                 0.3 * np.min(seconds / launches),
                 0.05 * seconds.min(),
             )
-            guess = np.clip(np.log(np.maximum(start, 1e-12)), bounds[0] + 1e-6, bounds[1] - 1e-6)
-            fits.append(least_squares(misses, guess, bounds=bounds))
-    best = min(fits, key=lambda fit: float(fit.cost))
-    return _rates(best.x)
+            starts.append(np.clip(np.log(np.maximum(start, 1e-12)), bounds[0] + 1e-6, bounds[1] - 1e-6))
+    return Rates(*np.exp(_best(misses, starts, bounds=bounds)).tolist())
 
 
 def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
-    from scipy.optimize import least_squares
-
     runs = [*steps, *chains]
     operators = [list(each) for each, _ in runs]
-    names = sorted({getattr(one, "kind", "") for each in operators for one in each})
-    place = {name: index for index, name in enumerate(names)}
-    kind = np.array([place[getattr(one, "kind", "")] for each in operators for one in each])
-    flops, moved, count = _arrays([one for each in operators for one in each])
-    small = small_images([one for each in operators for one in each], 1.0) - 1
+    flat = [one for each in operators for one in each]
+    kind_of = [getattr(one, "kind", "") for one in flat]
+    names = sorted({*kind_of})
+    kind = np.searchsorted(names, kind_of)
+    flops, moved, count = _arrays(flat)
+    small = small_images(flat, 1.0) - 1
     lengths = [len(each) for each in operators]
     first = np.cumsum([0, *lengths[:-1]])
     is_chain = np.arange(len(runs)) >= len(steps)
@@ -142,10 +146,10 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
     close[1, [name.startswith(ARITHMETIC) and "depthwise" not in name for name in names]] = ARITHMETIC_BANDWIDTH
     kinds_end = 5 + close.size
 
-    def parted(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def parted(x: Vector) -> tuple[Vector, Vector, Vector]:
         return x[:5], x[5:kinds_end].reshape(close.shape), x[kinds_end:]
 
-    def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def misses(x: Vector) -> Vector:
         general, own, chain = parted(x)
         rate, bandwidth, launch = (general[row] + own[row][kind] for row in range(3))
         arithmetic = flops * (1 + np.exp(general[4]) * small) * np.exp(-rate - chain[0] * of_chain)
@@ -161,24 +165,22 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
     middle = np.concatenate([np.log([*figures, FEW_PIXELS]), np.zeros(close.size + 3), np.log([2e-5, 1e-6])])
     reach = np.concatenate([np.full(5, 9.0), np.full(close.size, 5.0), [3.0, 3.0, 3.0], [9.0, 9.0]])
     reached = _reached(runs, names, figures)
-    fits = []
+    starts = []
     for factor in (0.0, 0.6, 1.2):
         for own in (np.zeros_like(reached), reached):
             guess = middle.copy()
             guess[5:kinds_end] = own.ravel()
             guess[kinds_end + 1 : kinds_end + 3] = factor, 2 * factor
             guess[1] -= factor
-            fits.append(least_squares(misses, guess, bounds=(middle - reach, middle + reach), max_nfev=200))
-    best = min(fits, key=lambda fit: float(fit.cost))
-    general, own, _ = parted(best.x)
+            starts.append(guess)
+    general, own, _ = parted(_best(misses, starts, bounds=(middle - reach, middle + reach), max_nfev=200))
     by_kind = np.exp(general[:3, None] + own)
-    figures_of = {
-        name: (float(a), float(b), float(c)) for name, (a, b, c) in zip(names, by_kind.T, strict=True) if name
-    }
-    return replace(_rates(general[:4], figures_of), half_rate_pixels=float(np.exp(general[4])))
+    figures_of = {name: tuple(figures) for name, figures in zip(names, by_kind.T.tolist(), strict=True) if name}
+    rate, bandwidth, launch, fixed, half = np.exp(general).tolist()
+    return Rates(rate, bandwidth, launch, fixed, figures_of, half_rate_pixels=half)
 
 
-def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> NDArray[np.float64]:
+def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> Vector:
     """Logarithms ``[3, kinds]`` of each kind's highest FLOP/s and bytes/s relative to the general ones; 0 for launches.
 
     The search starts there, so that a kind limited by arithmetic does not start as one limited by bytes.
@@ -194,12 +196,7 @@ def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float
     return np.vstack([distance, np.zeros(len(names))])
 
 
-def _rates(logarithms: NDArray[np.float64], kinds: Mapping[str, Figures] | None = None) -> Rates:
-    rate, bandwidth, launch, fixed = (float(number) for number in np.exp(logarithms))
-    return Rates(rate, bandwidth, launch, fixed, kinds or {})
-
-
-def _arrays(operators: Sequence[Operator]) -> NDArray[np.float64]:
+def _arrays(operators: Sequence[Operator]) -> Vector:
     return np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3).T
 
 
@@ -238,11 +235,11 @@ class _Work:
     names: tuple[str, ...]
     step: NDArray[np.int64]
     family: NDArray[np.int64]
-    flops: NDArray[np.float64]
-    bytes: NDArray[np.float64]
-    groups: NDArray[np.float64]
-    small: NDArray[np.float64]
-    count: NDArray[np.float64]
+    flops: Vector
+    bytes: Vector
+    groups: Vector
+    small: Vector
+    count: Vector
 
     @staticmethod
     def of(steps: Sequence[Step]) -> _Work:
@@ -254,12 +251,11 @@ class _Work:
                 loops = getattr(each, "groups", 0), getattr(each, "pixels", 0)
                 counts[index, fitted, each.flops, each.bytes, *loops] += each.count
         names = tuple(sorted({name for _, name, *_ in counts}))
-        place = {name: index for index, name in enumerate(names)}
         step, family, flops, moved, groups, pixels = zip(*counts, strict=True)
         return _Work(
             names=names,
             step=np.array(step),
-            family=np.array([place[name] for name in family]),
+            family=np.searchsorted(names, family),
             flops=np.array(flops, np.float64),
             bytes=np.array(moved, np.float64),
             groups=np.array(groups, np.float64),
@@ -267,18 +263,16 @@ class _Work:
             count=np.array(list(counts.values()), np.float64),
         )
 
-    def seconds(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        rate, bandwidth = (logarithms[row] + self._own(logarithms)[row][self.family] for row in range(2))
+    def seconds(self, logarithms: Vector) -> Vector:
+        own = logarithms[6:].reshape(2, len(self.names))
+        rate, bandwidth = (logarithms[row] + own[row][self.family] for row in range(2))
         group, half = np.exp(logarithms[4:6])
         flops = self.flops * (1 + half * self.small)
         each = np.maximum(flops * np.exp(-rate), self.bytes * np.exp(-bandwidth)) + np.exp(logarithms[2])
         each += group * self.groups
         return np.asarray(np.bincount(self.step, each * self.count) + np.exp(logarithms[3]), np.float64)
 
-    def _own(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        return logarithms[6:].reshape(2, len(self.names))
-
-    def reached(self, seconds: NDArray[np.float64], general: tuple[float, float]) -> NDArray[np.float64]:
+    def reached(self, seconds: Vector, general: tuple[float, float]) -> Vector:
         """Each family's highest FLOP/s and bytes/s over a whole step, as distances from the general figures."""
         totals = np.zeros((2, seconds.size, len(self.names)))
         np.add.at(totals[0], (self.step, self.family), self.flops * self.count)
@@ -293,14 +287,7 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     A table of step times has a few dozen numbers, too few for three figures of each kind of operator. So kinds of one
     family have the same figures (``edgefl.operator_kinds.FAMILIES``), which stay near the general ones unless the times
     require otherwise. Long steps do not determine overheads, so these are near the expected seconds given.
-
-    Raises:
-        ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.
     """
-    from scipy.optimize import OptimizeResult, least_squares
-
-    if len(steps) < LEAST_STEPS or any(not seconds > 0 for _, seconds in steps):
-        raise ValueError(f"expected at least {LEAST_STEPS} steps of more than 0 seconds")
     work = _Work.of(steps)
     seconds = np.array([each for _, each in steps], np.float64)
     measured = np.log(seconds)
@@ -308,29 +295,23 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     loops = np.log((LOOPS, FEW_PIXELS))
     families = len(work.names)
 
-    def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def misses(x: Vector) -> Vector:
         far = x[6:]
         balance = [UNBALANCED * (x[0] - x[1] - np.log(BALANCE)), *(UNKNOWN * (x[4:6] - loops))]
         kept = FAMILY_CLOSENESS * np.sign(far) * np.sqrt(np.log1p(far**2))
         return np.concatenate([np.log(work.seconds(x)) - measured, kept, OVERHEAD * (x[2:4] - expected), balance])
 
-    fits: list[OptimizeResult] = []
+    starts = []
     for general in _STARTS:
         reached = work.reached(seconds, general)
         guesses = (np.zeros((2, families)), reached, np.minimum(reached, 0.0))
-        starts = [np.concatenate([np.log(general), expected, loops, own.ravel()]) for own in guesses]
-        fits += [least_squares(misses, start, max_nfev=200) for start in starts]
-    best = min(fits, key=lambda fit: float(fit.cost)).x
-    rate, bandwidth, launch, fixed, group, half = (float(figure) for figure in np.exp(best[:6]))
-    own = np.exp(best[:2, None] + best[6:].reshape(2, families))
-    kinds = {
-        name: (float(own_rate), float(own_bandwidth), launch)
-        for name, own_rate, own_bandwidth in zip(work.names, *own, strict=True)
-    }
-    found = Rates(rate, bandwidth, launch, fixed, kinds)
-    return replace(
-        found, group_overhead=group if work.groups.any() else 0.0, half_rate_pixels=half if work.small.any() else 0.0
-    )
+        starts += [np.concatenate([np.log(general), expected, loops, own.ravel()]) for own in guesses]
+    best = _best(misses, starts, max_nfev=200)
+    rate, bandwidth, launch, fixed, group, half = np.exp(best[:6]).tolist()
+    own = np.exp(best[:2, None] + best[6:].reshape(2, families)).T.tolist()
+    kinds = {name: (*figures, launch) for name, figures in zip(work.names, own, strict=True)}
+    looping = group if work.groups.any() else 0.0, half if work.small.any() else 0.0
+    return Rates(rate, bandwidth, launch, fixed, kinds, *looping)
 
 
 CHANNELS = {"thin": 3.0, "narrow": 20.0, "medium": 64.0, "wide": 256.0, "grouped": 8.0, "depthwise": 1.0}
@@ -351,29 +332,21 @@ def fit_cuda(
     They are the FLOP/s of products and, with Winograd's transforms, of spatial convolutions, bytes/s, the channels at
     which a convolution reaches half of its rate, seconds of a launch, of a light launch and of a step. The expected
     figures follow from those given, and a few steps hardly move them away.
-
-    Raises:
-        ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.
     """
-    from scipy.optimize import least_squares
-
-    if len(steps) < LEAST_STEPS or any(not seconds > 0 for _, seconds in steps):
-        raise ValueError(f"expected at least {LEAST_STEPS} steps of more than 0 seconds")
     measured = np.log([seconds for _, seconds in steps])
     overheads = np.maximum((operator_overhead, step_overhead), LEAST_OVERHEAD)
     usual = np.log([peak / 2, peak, memory_bandwidth, 16.0, overheads[0], 0.1, overheads[1]])
 
-    def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def misses(x: Vector) -> Vector:
         rates = _cuda_rates(x)
         predicted = np.log([rates.seconds(operators) for operators, _ in steps])
         return np.concatenate([predicted - measured, KEPT * (x - usual)])
 
     # Steps depend on launches only where these take longer than kernels, so the search also starts from long ones.
-    fits = [least_squares(misses, usual + slow * (np.arange(usual.size) == 4)) for slow in (0.0, 1.5, 3.0)]
-    return _cuda_rates(min(fits, key=lambda fit: float(fit.cost)).x)
+    return _cuda_rates(_best(misses, [usual + slow * (np.arange(usual.size) == 4) for slow in (0.0, 1.5, 3.0)]))
 
 
-def _cuda_rates(logarithms: NDArray[np.float64]) -> Rates:
+def _cuda_rates(logarithms: Vector) -> Rates:
     product, spatial, bandwidth, half, launch, light, fixed = np.exp(logarithms).tolist()
     general = product / (1 + half / CHANNELS["medium"])
     kinds = {"matrix-product": (product, bandwidth, launch)}

@@ -102,10 +102,6 @@ class OperatorRates(Options):
     )
 
 
-def _known_rates(rates: object) -> object:
-    return {} if rates is None else rates
-
-
 class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
@@ -127,7 +123,10 @@ class Compute(Options):
     )
     operator_rates: Annotated[
         dict[OperatorKind, OperatorRates],
-        BeforeValidator(_known_rates, json_schema_input_type=dict[OperatorKind, OperatorRates] | None),
+        BeforeValidator(
+            lambda rates: {} if rates is None else rates,
+            json_schema_input_type=dict[OperatorKind, OperatorRates] | None,
+        ),
     ] = Field(default_factory=dict, description="Figures for single kinds of operators, if known; null: none.")
     half_rate_pixels: float | Estimate[float] = Field(
         0.0,
@@ -162,9 +161,6 @@ class Compute(Options):
         description="Part of one processor of this machine that stands for the device, if it was measured under such a "
         "quota; `edgefl emulate --compute real` needs it.",
     )
-
-    def measured(self, signature: str) -> MeasuredStep | None:
-        return next((each for each in self.measured_steps if each.signature == signature), None)
 
     @model_validator(mode="after")
     def _each_step_once(self) -> Self:
@@ -395,22 +391,15 @@ class DeviceProfile(Options):
         """
         compute = self.compute
         given = compute.operator_rates
-        own = next((given[each] for each in kind_and_families(kind) if each in given), _NO_RATES)
-        return (
-            value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)),
-            value(_either(own.memory_bandwidth, compute.memory_bandwidth), opposite(bound)),
-            value(_either(own.operator_overhead, compute.operator_overhead), bound),
-            value(compute.step_overhead, bound),
+        own = next((given[each] for each in kind_and_families(kind) if each in given), None)
+        rate, bandwidth, overhead = (
+            getattr(compute if getattr(own, name, None) is None else own, name) for name in OperatorRates.model_fields
         )
+        speed = opposite(bound)
+        return value(rate, speed), value(bandwidth, speed), value(overhead, bound), value(compute.step_overhead, bound)
 
-
-_NO_RATES = OperatorRates(fp32_achievable=None, memory_bandwidth=None, operator_overhead=None)
 
 Figure = float | Estimate[float]
-
-
-def _either(own: Figure | None, general: Figure) -> Figure:
-    return general if own is None else own
 
 
 def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> list[str]:

@@ -13,7 +13,7 @@ from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import Bound, bounds_around, rounded, value
 from edgefl.fleet.library import note_doubtful
 from edgefl.fleet.profile import Figure
-from edgefl.profiling.measured_profile import with_evidence
+from edgefl.profiling.measured_profile import usable_memory, with_evidence
 from edgefl.profiling.step_table import StepTime
 from edgefl.validation import validated
 
@@ -140,7 +140,7 @@ def guessed_profile(
     data |= {"name": name, "kind": "sbc", "description": f"{text}; its speed is a guess"}
     data["compute"] |= {"processor": text, "cores": sheet.cores, "core_speed": None}
     data["compute"]["fp32_peak"] = bounds_around(max(peak, rate), 2)
-    data["memory"] = {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}}
+    data["memory"] = usable_memory(total)
     data["power"] |= {"compute": bounds_around(watts, 1.3), "idle": bounds_around(0.36 * watts, 1.8), "one_core": None}
     data["provenance"] = {
         "sources": [f"its data sheet, and the profile {base.name}"],

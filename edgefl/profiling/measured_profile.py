@@ -1,7 +1,7 @@
 """Make a device profile from a measurement, wherever it was taken."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -10,7 +10,7 @@ from typing import Any
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import bounds_around, rounded
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
-from edgefl.fleet.profile import Power, figure_paths
+from edgefl.fleet.profile import OperatorRates, Power, figure_paths
 from edgefl.fleet.roofline import Operator
 from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
@@ -69,7 +69,6 @@ def warning(spreads: Sequence[float], error: float) -> str | None:
     )
 
 
-OVERHEADS = ("operator_overhead", "step_overhead")
 GIVEN = "given by the user"
 
 
@@ -126,21 +125,10 @@ def profile_data(
     rates, machine = fit.rates, measurement.machine
     # The figures are at least as uncertain as the fit's error on its own steps and on others.
     around = partial(bounds_around, factor=1 + max(0.1, fit.error))
-    names = ("fp32_achievable", "memory_bandwidth", "operator_overhead")
-    general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
     fitted = (
         f"fitted to the timings of {len(measurement.cases)} cases; bounds: the fit's mean error on whole steps, "
         "fitted or not, at least 10 %"
     )
-    by_kind = {
-        kind: {
-            figure: around(own)
-            for figure, own, common in zip(names, figures, general, strict=True)
-            # Figures that the timings do not determine stay equal to the general figure.
-            if abs(own / common - 1) > 0.01
-        }
-        for kind, figures in rates.kinds.items()
-    }
     in_place = rates.kinds.get("elementwise-in-place")
     total = machine.memory_bytes or (rest.like.memory.total if rest.like else 2**30)
     used = f"{machine.threads} threads" if cpu_quota is None else f"{100 * cpu_quota:g} % of one processor"
@@ -152,16 +140,16 @@ def profile_data(
         "compute": {
             "processor": machine.processor,
             "fp32_peak": rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
-            **dict(zip(names, map(around, general), strict=True)),
+            **dict(zip(OperatorRates.model_fields, map(around, rates.general), strict=True)),
             "step_overhead": around(rates.step_overhead),
             "half_rate_pixels": around(rates.half_rate_pixels),
             **({"core_speed": rounded(REFERENCE_LAUNCH / in_place[2])} if in_place else {}),
-            "operator_rates": {kind: own for kind, own in by_kind.items() if own},
+            "operator_rates": figures_by_kind(rates, around, 0.01),  # what no timing determines stays equal
             # Threads on some of the cores leave the others to the input pipeline.
             **({"cores": machine.threads} if machine.threads >= machine.processors else {}),
             **({} if cpu_quota is None else {"cpu_quota": cpu_quota}),
         },
-        "memory": _memory(total),
+        "memory": usable_memory(total),
         "power": power,
         **battery,
         "provenance": {
@@ -190,6 +178,21 @@ def profile_data(
     return data
 
 
+def figures_by_kind(
+    rates: Rates, around: Callable[[float], dict[str, float]], apart: float
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The bounds of the figures of single kinds that are further from the general ones than this part of them."""
+    found = {
+        kind: {
+            name: around(own)
+            for name, own, common in zip(OperatorRates.model_fields, figures, rates.general, strict=True)
+            if abs(own / common - 1) > apart
+        }
+        for kind, figures in sorted(rates.kinds.items())
+    }
+    return {kind: own for kind, own in found.items() if own}
+
+
 def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
     """The profile ``rest.like`` with its power replaced where given; without one, wide estimates of everything.
 
@@ -213,7 +216,7 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
             "operator_overhead": {"low": 5e-6, "nominal": 3e-5, "high": 1e-4},
             "step_overhead": {"low": 1e-4, "nominal": 1e-3, "high": 5e-3},
         },
-        "memory": _memory(2**30),
+        "memory": usable_memory(2**30),
         "power": power,
         **battery,
         "provenance": {
@@ -221,7 +224,8 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
             "date": datetime.date.today().isoformat(),
             "verified": False,
             "derivation": {
-                **{f"compute.{each}": "estimated: between a server core and a small board" for each in OVERHEADS},
+                "compute.operator_overhead": "estimated: between a server core and a small board",
+                "compute.step_overhead": "estimated: between a server core and a small board",
                 "memory.total": "not given: 1 GiB",
                 "memory.training": "estimated: a part of the total",
                 **_power_derivation(rest),
@@ -231,30 +235,29 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
     return validated(DeviceProfile, data)
 
 
-def _memory(total: float) -> dict[str, Any]:
+def usable_memory(total: float) -> dict[str, Any]:
+    """The memory of a device as data, if only its total is known."""
     return {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}}
 
 
 def _power(rest: Unmeasured) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The power figures, the battery if known, and their sources."""
-    given: Mapping[str, float | None] = {"idle": rest.idle_watts, "compute": rest.compute_watts}
+    given = {"idle": rest.idle_watts, "compute": rest.compute_watts}
+    watts = {key: each for key, each in given.items() if each is not None}
     if rest.like is not None:
         like = rest.like.model_dump(mode="json", exclude_none=True)
-        watts = {key: like["power"][key] if each is None else each for key, each in given.items()}
         battery = {"battery": like["battery"]} if "battery" in like else {}
         return {**like["power"], **watts}, battery, [f"power: the profile {rest.like.name}"]
-    estimates = {"idle": {"low": 5, "nominal": 30, "high": 90}, "compute": {"low": 10, "nominal": 65, "high": 250}}
     radio = {
         "active": {"low": 0.1, "nominal": 0.3, "high": 0.6},
         "energy_per_megabyte": {"low": 0.002, "nominal": 0.005, "high": 0.02},
     }
-    watts = {key: estimates[key] if each is None else each for key, each in given.items()}
-    return {**watts, "radio": {"down": radio, "up": radio}}, {}, []
+    idle, compute = {"low": 5, "nominal": 30, "high": 90}, {"low": 10, "nominal": 65, "high": 250}
+    return {"idle": idle, "compute": compute, **watts, "radio": {"down": radio, "up": radio}}, {}, []
 
 
 def _power_derivation(rest: Unmeasured) -> dict[str, str]:
     given = {"power.idle": rest.idle_watts, "power.compute": rest.compute_watts}
     other = f"that of the profile {rest.like.name}" if rest.like else "estimated: any PC on Gigabit Ethernet"
-    paths = [path for path in figure_paths() if path.startswith("power.") and path.count(".") != 2]
-    radio = [path for path in paths if path.startswith(("power.radio.down.", "power.radio.up."))]
+    radio = [path for path in figure_paths() if path.startswith(("power.radio.down.", "power.radio.up."))]
     return {path: GIVEN if given.get(path) is not None else other for path in (*given, *radio)}

@@ -1,29 +1,38 @@
-"""The measuring script: pack it, run it here, count what its cases execute, and read the file that it writes."""
+"""The measuring script: pack it, run it here, count what its cases execute, check its fit, and read its file."""
 
 import datetime
 import os
 import tempfile
 import time
 import zipapp
-from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import Field
 
-from edgefl.cost.measure import Operator
+from edgefl.cost.measure import Operator, measure, merged
 from edgefl.cost.recorder import Recorder
 from edgefl.cpu_quota import limited, period_seconds
 from edgefl.errors import UserError
-from edgefl.files import read_bytes, read_json, writing_output
+from edgefl.files import read_bytes, writing_output
 from edgefl.fleet.fitting import Step
+from edgefl.methods.build import build_method
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.objective import Batch, Context
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
 from edgefl.models.fake import fake
+from edgefl.models.registry import MODELS, build_model
 from edgefl.options import Options
 from edgefl.profiling.measure_device import main
 from edgefl.profiling.measure_device.steps import STEP
-from edgefl.profiling.measure_device.timing import Case, clock_for
+from edgefl.profiling.measure_device.timing import Case, Maker, Run, clock_for
+from edgefl.randomness import generator
 from edgefl.validation import validated
 
 PACKAGE = "measure_device"
@@ -57,13 +66,70 @@ def operators_of(case: Case) -> tuple[Operator, ...]:
         run = case.prepare(fake)
     with Recorder() as recorder:
         run()
-    counts = Counter(
-        (each.name, each.flops, each.bytes, each.kind, each.groups, each.pixels) for each in recorder.records
-    )
-    return tuple(
-        Operator(name, flops, moved, count, kind, *loops)
-        for (name, flops, moved, kind, *loops), count in counts.items()
-    )
+    return merged(recorder.records)
+
+
+SHAPE, CLASSES = (3, 32, 32), 10
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A training step of edgefl's: a model, a method and a batch size."""
+
+    model: str
+    method: str
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.model}, {self.method}, batch {self.batch}"
+
+    def operators(self) -> tuple[Operator, ...]:
+        """According to the cost model."""
+        method, model = self._parts()
+        return measure(model, method, model.depth, self.batch).operators
+
+    def case(self) -> Case:
+        return Case(self._prepare, megabytes=500)
+
+    def _parts(self) -> tuple[Method, BlockModel]:
+        method = build_method(self.method, LocalOptions())
+        return method, method.objective.adapt(build_model(MODELS[self.model](), SHAPE, CLASSES))
+
+    def _prepare(self, numbers: Maker) -> Run:
+        method, model = self._parts()
+        layout, objective, rule = model.layout, method.objective, method.rule
+        parameters, buffers = numbers(layout.parameter_count), torch.ones(layout.buffer_count)
+        vectors = {name: numbers(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
+        context = Context(
+            model=model,
+            frozen={
+                name: layout.frozen(vectors.get(name, parameters).clone(), buffers.clone())
+                for name in sorted(objective.frozen)
+            },
+            vectors={name: vectors[name] for name in sorted(objective.vectors)},
+            client={
+                name: torch.ones(model.classes if name == "label_counts" else ()) for name in sorted(objective.client)
+            },
+            alpha=model.depth,
+            draws=objective.draw(generator(0, "cost"), self.batch),
+        )
+        images = Batch(numbers(self.batch, *model.sample_shape), torch.arange(self.batch) % model.classes)
+        memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+        # A learning rate of 0 keeps the numbers constant: values that grow or vanish would change the speed.
+        return lambda: local_step(objective, rule, parameters, buffers, images, context, memory, method.local, 0.0)
+
+
+HELD_OUT = (
+    HeldOut("fedadc_cnn", "moon", 16),
+    HeldOut("fedadc_cnn", "fedmlb", 8),
+    HeldOut("vgg9", "ntd", 4),
+    HeldOut("vgg9", "feddyn", 16),
+    HeldOut("resnet56", "moon", 4),
+    HeldOut("resnet56", "ntd", 16),
+    HeldOut("shufflenet", "feddyn", 8),
+    HeldOut("shufflenet", "ntd", 32),
+)
+"""They validate a profile: the measuring script's cases contain none of these model families and methods."""
 
 
 class Machine(Options):
@@ -113,13 +179,8 @@ def is_measurement(file: Path) -> bool:
     return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
 
-def read_measurement(file: Path) -> Measurement:
-    """The measurement in a file of the measuring script; raises UserError as :func:`measurement_of`."""
-    return measurement_of(read_json(file), file=str(file))
-
-
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
-    """A measurement from plain data."""
+    """A measurement from the plain data of a file of the measuring script."""
     if not isinstance(data, dict) or data.get("format") != main.FORMAT:
         message = "expected a file of the measuring script; `edgefl profile script` gives the script"
         raise UserError(message, file=file, field="format")

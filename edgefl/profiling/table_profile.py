@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from math import expm1, log1p
+from operator import attrgetter
 from statistics import fmean, median
 from typing import Any, Literal, NamedTuple
 
@@ -13,9 +16,9 @@ from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_cuda, fit_families
-from edgefl.fleet.profile import Figure, OperatorRates
+from edgefl.fleet.profile import Figure
 from edgefl.profiling.derived_profile import derived_profile, fitted_ratios
-from edgefl.profiling.measured_profile import with_evidence
+from edgefl.profiling.measured_profile import figures_by_kind, with_evidence
 from edgefl.profiling.step_table import StepTable, StepTime
 from edgefl.validation import validated
 
@@ -54,17 +57,10 @@ class Errors(NamedTuple):
         return dict(zip(names, self, strict=True))
 
 
-def compare(profile: DeviceProfile, table: StepTable) -> list[Compared]:
-    """Each time of the table with its prediction."""
-    return [Compared(time, time.on(profile)) for time in table.times]
-
-
 def errors_by(column: Literal["family", "part"], compared: Sequence[Compared]) -> dict[str, Errors]:
     """The errors of each family of models, or for each part that was trained."""
-    groups: dict[str, list[Compared]] = {}
-    for each in sorted(compared, key=lambda one: str(getattr(one.time, column))):
-        groups.setdefault(getattr(each.time, column), []).append(each)
-    return {name: Errors.of(group) for name, group in groups.items()}
+    key = attrgetter(f"time.{column}")
+    return {name: Errors.of(list(group)) for name, group in groupby(sorted(compared, key=key), key)}
 
 
 def as_dict(compared: Sequence[Compared], table: StepTable) -> dict[str, Any]:
@@ -177,15 +173,6 @@ def fitted_profile(
     factor = 1 + max(0.1, error if error is not None else 0.5)
 
     data: dict[str, Any] = like.model_dump(mode="json", exclude_none=True)
-    general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
-    kinds = {}
-    for kind, figures in sorted(rates.kinds.items()):
-        named = zip(OperatorRates.model_fields, figures, general, strict=True)
-        own = {
-            figure: bounds_around(each, factor) for figure, each, common in named if abs(each / common - 1) > SEPARATE
-        }
-        if own:
-            kinds[kind] = own
     fastest = max(rates.flops_per_second, *(figures[0] for figures in rates.kinds.values()))
     peak = max(value(like.compute.fp32_peak), 1.001 * fastest)
     data["compute"].pop("cpu_quota", None)
@@ -197,7 +184,7 @@ def fitted_profile(
         "step_overhead": _overhead(rates.step_overhead, like.compute.step_overhead, factor),
         "group_overhead": bounds_around(rates.group_overhead, factor),
         "half_rate_pixels": bounds_around(rates.half_rate_pixels, factor),
-        "operator_rates": kinds,
+        "operator_rates": figures_by_kind(rates, partial(bounds_around, factor=factor), SEPARATE),
         "measured_steps": [],
     }
     how = f"fitted to {count} step times; bounds: the mean error on families that were left out, at least 10 %"

@@ -13,11 +13,10 @@ from edgefl.cli.profile import app
 from edgefl.cpu_quota import CpuQuota
 from edgefl.errors import UserError
 from edgefl.fleet import Estimate, load_profile, read_profile
-from edgefl.profiling import held_out
-from edgefl.profiling.held_out import HELD_OUT, Step
+from edgefl.profiling import measurement as measuring
 from edgefl.profiling.measure_device import main
 from edgefl.profiling.measured_profile import Checked, Unmeasured, fit_of, profile_data
-from edgefl.profiling.measurement import read_measurement
+from edgefl.profiling.measurement import HELD_OUT, HeldOut, measurement_of
 
 ALL = main.cases()
 QUICK = {
@@ -58,7 +57,7 @@ def test_more_threads_than_processors_are_refused(tmp_path):
 @pytest.mark.full
 def test_measure_writes_a_profile_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(main, "cases", lambda: QUICK)
-    monkeypatch.setattr(held_out, "HELD_OUT", (Step("fedadc_cnn", "moon", 2),))
+    monkeypatch.setattr(measuring, "HELD_OUT", (HeldOut("fedadc_cnn", "moon", 2),))
     file = tmp_path / "here.yaml"
     output = run("measure", "-o", file, "--threads", "1", "--seconds", "4", "--compute-watts", "50")
     profile = read_profile(file)
@@ -102,7 +101,7 @@ def test_a_poor_measurement_is_a_warning_that_says_what_to_do(measured, tmp_path
 
 @pytest.mark.full
 def test_the_bounds_include_the_error_of_the_check(measured):
-    measurement = read_measurement(measured)
+    measurement = measurement_of(json.loads(measured.read_text()))
     alone, operators = fit_of(measurement), HELD_OUT[2].operators()
     predicted = alone.rates.seconds(operators)
     fit = fit_of(measurement, [Checked("slow", operators, predicted / 1.5, 1.0), Checked("x", operators, predicted, 1)])
@@ -177,7 +176,7 @@ def test_a_measurement_under_a_quota_records_the_quota(monkeypatch, tmp_path):
     except UserError as error:
         pytest.skip(str(error))
     monkeypatch.setattr(main, "cases", lambda: QUICK)
-    monkeypatch.setattr(held_out, "HELD_OUT", ())
+    monkeypatch.setattr(measuring, "HELD_OUT", ())
     file = tmp_path / "slow.yaml"
     output = run("measure", "-o", file, "--seconds", "1", "--cpu-quota", "0.5")
     profile = read_profile(file)

@@ -16,23 +16,16 @@ from edgefl.validation import validated
 TRUE = Rates(30e9, 8e9, 12e-6, 1e-3)
 
 
-def steps(noise=0.0, count=12):
+def steps():
     draws = np.random.default_rng(3)
     made = []
-    for _ in range(count):
+    for _ in range(12):
         operators = [
             SimpleNamespace(flops=10 ** draws.uniform(4, 9.5), bytes=10 ** draws.uniform(3, 8), count=int(number))
             for number in draws.integers(1, 20, size=8)
         ]
-        made.append((operators, TRUE.seconds(operators) * float(np.exp(noise * draws.standard_normal()))))
+        made.append((operators, TRUE.seconds(operators)))
     return made
-
-
-def test_the_rates_that_made_the_steps_are_found():
-    rates = fit_rates(steps())
-    assert rates.flops_per_second == pytest.approx(TRUE.flops_per_second, rel=1e-3)
-    assert rates.bytes_per_second == pytest.approx(TRUE.bytes_per_second, rel=1e-3)
-    assert max(abs(error) for error in relative_errors(rates, steps())) < 1e-3
 
 
 def test_a_profile_with_the_fitted_rates_predicts_the_same(profile_data):
@@ -42,11 +35,6 @@ def test_a_profile_with_the_fitted_rates_predicts_the_same(profile_data):
     profile = DeviceProfile.model_validate(profile_data)
     for operators, seconds in steps():
         assert step_seconds(profile, operators) == pytest.approx(seconds, rel=1e-12)
-
-
-def test_too_few_steps_are_refused():
-    with pytest.raises(ValueError, match="at least four"):
-        fit_rates(steps()[:3])
 
 
 WIDE, NARROW, PLAIN = "convolution-wide-spatial-forward", "convolution-narrow-spatial-forward", "elementwise"
@@ -126,8 +114,6 @@ def test_the_figures_of_a_gpu_that_made_the_steps_are_found():
     found = fit_cuda(made[:20], **figures)
     assert np.mean(np.abs(relative_errors(found, made[20:]))) < 0.06
     assert found.operator_overhead == pytest.approx(launch, rel=0.15)
-    with pytest.raises(ValueError, match="at least 4"):
-        fit_cuda(made[:3], **figures)
 
 
 def with_rates(profile_data, rates):

@@ -12,7 +12,7 @@ from edgefl.fleet import DeviceProfile, FleetGroup, load_profile, read_profile, 
 from edgefl.fleet.figure import value
 from edgefl.fleet.library import FITTED, note_doubtful
 from edgefl.profiling.derived_profile import BOUNDS, DataSheet, guessed_profile
-from edgefl.profiling.held_out import HELD_OUT, Step
+from edgefl.profiling.measurement import HELD_OUT, HeldOut
 
 DERIVED = {
     "raspberry-pi-5": (2.96, 1.82, 2.0, 0.25),
@@ -61,7 +61,7 @@ def test_a_guess_from_a_data_sheet_holds_for_each_board_that_is_left_out(name, t
     assert result.exit_code == 0, result.output
     guess = read_profile(file)
     assert guess.memory.total == 4 * 2**30
-    for step in (*HELD_OUT[::2], Step("cnn", "fedavg", 16), Step("resnet18", "fedavg", 16)):
+    for step in (*HELD_OUT[::2], HeldOut("cnn", "fedavg", 16), HeldOut("resnet18", "fedavg", 16)):
         own = step_seconds(board, step.operators())
         low, nominal, high = (step_seconds(guess, step.operators(), bound=bound) for bound in BOUNDS)
         # The figures of the 3B+ are themselves known to a factor of 1.5.
@@ -104,7 +104,7 @@ def data_sheet_board(**compute):
 
 
 def test_bounds_are_never_narrower_than_the_evidence():
-    operators = Step("cnn", "fedavg", 16).operators()
+    operators = HeldOut("cnn", "fedavg", 16).operators()
     plain = data_sheet_board(fp32_achievable=32e9, memory_bandwidth=9e9, operator_overhead=25e-6, step_overhead=1e-3)
     sure = load_profile("raspberry-pi-4")
     for board, factor in ((plain, 2.0), (load_profile("raspberry-pi-cm4"), 2.0), (sure, 1.102)):

@@ -14,12 +14,11 @@ from edgefl.fleet.fitting import Rates, relative_errors
 from edgefl.operator_kinds import KINDS
 from edgefl.profiling import measurement as measuring
 from edgefl.profiling import reading
-from edgefl.profiling.held_out import HELD_OUT
 from edgefl.profiling.measure_device.main import FORMAT, LEAST_CHAINS, LEAST_STEPS, VERSION, cases, needed
 from edgefl.profiling.measure_device.steps import STEP
 from edgefl.profiling.measure_device.timing import Case, time_cases
 from edgefl.profiling.measured_profile import Unmeasured, fit_of, profile_data
-from edgefl.profiling.measurement import measurement_of, measurement_under_quota, operators_of
+from edgefl.profiling.measurement import HELD_OUT, measurement_of, measurement_under_quota, operators_of
 
 
 @pytest.fixture(name="executed", scope="module")

@@ -36,6 +36,12 @@ def _chain(layers: Sequence[Layer], shape: Shape, weights: Sequence[Shape], back
     return Case(prepare, traffic)
 
 
+def _both(name: str, layers: Sequence[Layer], shape: Shape, weights: Sequence[Shape]) -> Dict[str, Case]:
+    """Return the forward pass of a chain, and its forward and backward pass."""
+    cases = (_chain(layers, shape, weights, backward) for backward in (False, True))
+    return dict(zip((name, f"{name}, backward"), cases))
+
+
 def _convolution(kernel: int, groups: int, stride: int = 1) -> Layer:
     return lambda inputs, weight: F.conv2d(inputs, weight, stride=stride, padding=kernel // 2, groups=groups)
 
@@ -63,26 +69,18 @@ def _convolutions() -> Dict[str, Case]:
         *((3, outputs, 3, 1, 32, batch) for outputs, batch in ((16, 8), (64, 8), (96, 4), (64, 2))),
         *((3, 32, 1, 1, 32, batch) for batch in (4, 16)),
     ]
-    cases = {}
+    cases: Dict[str, Case] = {}
     for few, many, kernel, groups, side, batch in shapes:
-        for backward in (False, True):
-            name = f"convolution {few}-{many}x{kernel}x{kernel}/{groups} on {batch}x{side}x{side}"
-            cases[name + (", backward" if backward else "")] = _chain(
-                [_convolution(kernel, groups)] * 2,
-                (batch, few, side, side),
-                [(many, few // groups, kernel, kernel), (few, many // groups, kernel, kernel)],
-                backward,
-            )
+        name = f"convolution {few}-{many}x{kernel}x{kernel}/{groups} on {batch}x{side}x{side}"
+        weights = [(many, few // groups, kernel, kernel), (few, many // groups, kernel, kernel)]
+        cases.update(_both(name, [_convolution(kernel, groups)] * 2, (batch, few, side, side), weights))
     return cases
 
 
 def _linears() -> Dict[str, Case]:
-    cases = {}
+    cases: Dict[str, Case] = {}
     for side, batch in ((64, 8), (256, 4), (256, 32), (1024, 4), (1024, 32), (512, 16)):
-        for backward in (False, True):
-            cases[f"linear {side} on {batch}" + (", backward" if backward else "")] = _chain(
-                [F.linear] * 3, (batch, side), [(side, side)] * 3, backward
-            )
+        cases.update(_both(f"linear {side} on {batch}", [F.linear] * 3, (batch, side), [(side, side)] * 3))
     return cases
 
 
@@ -111,13 +109,11 @@ def _others() -> Dict[str, Case]:
         "shuffle": [shuffle] * 2,
         "mean": [lambda inputs, _: inputs.mean((-2, -1))],
     }
-    cases = {}
+    cases: Dict[str, Case] = {}
     for name, layers in families.items():
         for batch, channels, side in ((2, 16, 16), (4, 64, 8), (8, 16, 32), (8, 96, 32), (16, 256, 8)):
-            for backward in (False, True):
-                shape, weights = (batch, channels, side, side), [(channels,)] * len(layers)
-                text = f"{name} on {batch}x{channels}x{side}x{side}" + (", backward" if backward else "")
-                cases[text] = _chain(layers, shape, weights, backward)
+            text = f"{name} on {batch}x{channels}x{side}x{side}"
+            cases.update(_both(text, layers, (batch, channels, side, side), [(channels,)] * len(layers)))
     return cases
 
 

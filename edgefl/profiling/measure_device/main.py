@@ -54,21 +54,20 @@ def measurement(
     seconds: float,
     threads: int,
     say: Callable[[str], None],
-    wanted: Optional[Dict[str, Case]] = None,
+    wanted: Dict[str, Case],
     least_block: float = LEAST_BLOCK_SECONDS,
 ) -> Dict[str, Any]:
     """Measure this device for about so many seconds, and return the data that `edgefl profile fit` reads.
 
-    0 threads are PyTorch's default. All cases are timed if not given; runs shorter than ``least_block`` in groups.
+    0 threads are PyTorch's default. Runs shorter than ``least_block`` are timed in groups.
     """
     before = torch.get_num_threads()
     used = threads or before
     torch.set_num_threads(used)
     try:
         peak = fastest_product(min(0.5, seconds / 10))
-        chosen = cases() if wanted is None else wanted
         timed, skipped = time_cases(
-            chosen, seconds, clock_for(used), say, least_block=least_block, needed=needed(chosen)
+            wanted, seconds, clock_for(used), say, least_block=least_block, needed=needed(wanted)
         )
     finally:
         torch.set_num_threads(before)

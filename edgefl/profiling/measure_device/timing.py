@@ -79,12 +79,6 @@ def clock_for(threads: int) -> Callable[[], float]:
     return time.process_time if threads == 1 and fine else time.perf_counter
 
 
-def random_numbers(seed: int = 0) -> Maker:
-    """Make tensors of small random numbers."""
-    source = torch.Generator().manual_seed(seed)
-    return lambda *shape: 0.05 * torch.randn(shape, generator=source)
-
-
 def time_cases(
     wanted: Dict[str, Case],
     seconds: float,
@@ -143,7 +137,8 @@ def _block(
     case: Case, share: float, clock: Callable[[], float], now: Callable[[], float], *, warm: bool, least: float
 ) -> List[float]:
     """Return the seconds of single runs, measured for about ``share`` seconds after the warm-up."""
-    run = case.prepare(random_numbers())
+    source = torch.Generator().manual_seed(0)
+    run = case.prepare(lambda *shape: 0.05 * torch.randn(shape, generator=source))
     for _ in range(2 if warm else 1):
         began = clock()
         run()
@@ -167,7 +162,7 @@ def _check(case: Case, *, late: bool) -> None:
         raise MemoryError(f"needs about {case.megabytes:.0f} MB, {free / 1e6:.0f} MB are free")
 
 
-def fastest_product(seconds: float = 0.5, side: int = 512) -> float:
+def fastest_product(seconds: float, side: int = 512) -> float:
     """Return the FLOP/s of the fastest of several products of square matrices: about the processor's peak."""
     first, second = torch.ones(side, side), torch.ones(side, side)
     best, began = 0.0, time.monotonic()
