@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -24,7 +22,7 @@ class EaflSelector(OortSelector):
         chances of being drawn.
     """
 
-    reads: ClassVar[frozenset[str]] = OortSelector.reads | {"charge"}
+    reads = OortSelector.reads | {"charge"}
 
     def __init__(self, seed: int, spec: Eafl) -> None:
         super().__init__(seed, spec)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import simpy
@@ -85,7 +85,7 @@ class AsynchronousSpec(ProtocolSpec):
     2019) is ``buffer: 1, mix: models, mixing: 0.6``.
     """
 
-    has_rounds: ClassVar[bool] = False
+    has_rounds = False
 
     kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
     buffer: int | None = Field(

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import simpy
 from pydantic import Field
@@ -30,8 +30,8 @@ class HierarchicalSpec(RoundsSpec):
     over-selected cohort has returned. The round ends when every cell's mean has reached the server.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"cells"})
-    averages_in_cells: ClassVar[bool] = True
+    needs = frozenset({"cells"})
+    averages_in_cells = True
 
     kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")
 
@@ -60,7 +60,7 @@ class Cell:
     world: World
     node: Node
     round: int
-    spec: HierarchicalSpec
+    spec: RoundsSpec
     prefetch: CellPrefetch | None
     deadline: float | None
 
@@ -166,7 +166,6 @@ class Hierarchical(RoundByRound):
 
     def __init__(self, world: World, book: RoundBook, spec: HierarchicalSpec) -> None:
         super().__init__(world, book, spec)
-        self._spec = spec
         self._cells: list[Cell] = []
         self._prefetches: dict[Node, CellPrefetch] = {}
 
@@ -199,7 +198,7 @@ class Hierarchical(RoundByRound):
             cell = cells.get(node)
             if cell is None:
                 prefetch = self._prefetches.pop(node, None)
-                cell = cells[node] = Cell(world, node, round, self._spec, prefetch, deadline=self.seconds)
+                cell = cells[node] = Cell(world, node, round, self.spec, prefetch, deadline=self.seconds)
             chosen = alphas.get(client)
             downlink = world.downlink(client, round, chosen)
             participant = self.participation(client, round, downlink, chosen, cell.left)
