@@ -252,7 +252,7 @@ class Traffic:
     # Calls from the network (FlowObserver)
 
     def flow_started(self, flow: Flow) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(delivery.parts, delivery.kept)}'
         if delivery.breaks:
             facts += f', "first": {delivery.first}'
@@ -268,7 +268,7 @@ class Traffic:
             self.power.flow_started(delivery.client, delivery.round, flow)
 
     def flow_ended(self, flow: Flow) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         self._transferred("transfer_end", flow)
         delivery.end()
 
@@ -282,7 +282,7 @@ class Traffic:
         self.power.capacity_changed(link)
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         client, accounts = delivery.client, self._accounts
         seconds = self._env.now - flow.started
         delivered = float(whole_bytes(flow))
@@ -329,8 +329,8 @@ class Traffic:
         """A time-out has expired: abort the attempt; another one follows, or the transfer has failed."""
         if flow.ended is not None:
             return
-        delivery, timeouts, totals = flow.tag, self._timeouts, self._accounts.totals
-        assert isinstance(delivery, Delivery)
+        delivery: Delivery = flow.tag
+        timeouts, totals = self._timeouts, self._accounts.totals
         assert timeouts is not None
         delivery.flow, client, wait = None, delivery.client, None
         self.network.cancel(flow)
@@ -357,7 +357,7 @@ class Traffic:
             self._env.timeout(wait).callbacks.append(lambda _: self._attempt(delivery))
 
     def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         columns |= {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
         place = delivery.round, delivery.client, delivery.dispatch
         self._log.write(self._env.now, kind, *place, item=delivery.item, bytes=bytes, **columns)

@@ -109,7 +109,6 @@ class AsynchronousSpec(ProtocolSpec):
     )
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
-        """What clients that start and finish at any time take from parts of a scenario."""
         none = "asynchronous clients begin and end at any time"
         takes: dict[Need, str] = {"rounds": f"{none}; expected protocol.kind: synchronous", "deadline": none}
         if self.mix == "models":
