@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -80,7 +79,7 @@ class BlockScheduler(ABC):
     reads: ClassVar[frozenset[str]] = frozenset()
     """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays, and ``foreseen``."""
 
-    weighed: Mapping[int, Weighed] = MappingProxyType({})
+    weighed = dict[int, Weighed]()  # noqa: RUF012  (annotated, it is an option where a spec is its own scheduler)
     """What the last choice rested on, by client, for the log; empty if the scheduler adds no bonus to a reward."""
 
     @abstractmethod
