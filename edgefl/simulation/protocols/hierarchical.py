@@ -101,7 +101,7 @@ class Cell:
                     participant.prefetch = self.prefetch.passed.pop(participant.client, None)
                 participant.begin()
             yield self._closed
-        self._close("late")
+        self.close("late")
         for participant in self.participants:
             participant.announce()
         arrived = [each for each in self.participants if each.phase == "arrived"]
@@ -117,9 +117,6 @@ class Cell:
         for participant in arrived:
             participant.reached_at = world.env.now
             participant.relay_seconds = fetching + env.now - began
-
-    def break_off(self) -> None:
-        self._close("unfinished")
 
     def _time_is_up(self, _: object = None) -> None:
         if not self._closed.triggered:
@@ -152,7 +149,7 @@ class Cell:
             for participant in self.participants:
                 participant.quit("backhaul")
 
-    def _close(self, fate: Lost) -> None:
+    def close(self, fate: Lost) -> None:
         for delivery in self._deliveries:
             self.world.traffic.cancel(delivery)
         if self.prefetch is not None:
@@ -171,26 +168,6 @@ class Hierarchical(RoundByRound):
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
         world = self.world
-        self._begin(round, cohort, alphas)
-        yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
-
-    def prefetch(self, round: int) -> None:
-        present = {each.client for each in self.participants}
-        cells: dict[Node, dict[int, tuple[Part, ...]]] = {}
-        for client, parts in self.commit(round).items():
-            cells.setdefault(self.world.traffic.gate(client), {})[client] = parts
-        for node, early in cells.items():
-            self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
-
-    def break_off(self) -> None:
-        super().break_off()
-        for cell in self._cells:
-            cell.break_off()
-        for prefetch in self._prefetches.values():
-            prefetch.drop()
-
-    def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> None:
-        world = self.world
         cells: dict[Node, Cell] = {}
         self.participants = []
         for client in cohort:
@@ -208,3 +185,19 @@ class Hierarchical(RoundByRound):
         for participant in self.participants:
             if not participant.work.fits:
                 participant.refuse()
+        yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
+
+    def prefetch(self, round: int) -> None:
+        present = {each.client for each in self.participants}
+        cells: dict[Node, dict[int, tuple[Part, ...]]] = {}
+        for client, parts in self.commit(round).items():
+            cells.setdefault(self.world.traffic.gate(client), {})[client] = parts
+        for node, early in cells.items():
+            self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
+
+    def break_off(self) -> None:
+        super().break_off()
+        for cell in self._cells:
+            cell.close("unfinished")
+        for prefetch in self._prefetches.values():
+            prefetch.drop()
