@@ -21,7 +21,7 @@ from edgefl.emulation.machine import check, missing
 from edgefl.emulation.real_links import made_links
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
-from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of, started_trainers
+from edgefl.emulation.trainers import check_real_training, quotas_of, started_trainers
 from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
@@ -210,8 +210,8 @@ def _testbeds(
             trainers = None
             if compute == "real":
                 plan = Plan(scenario, setup.label, setup.seed, setup.sizes.blocks)
-                quotas = quotas_of(setup.fleet, factor)
-                trainers = stack.enter_context(started_trainers(plan, at_a_time(scenario), quotas, real_links.nodes))
+                quotas, at_a_time = quotas_of(setup.fleet, factor), setup.protocol.under_way(setup.cohort)
+                trainers = stack.enter_context(started_trainers(plan, at_a_time, quotas, real_links.nodes))
             made = Testbed(real_links, dilation=factor, trainers=trainers)
             yield made
             write_emulation(made.measured(setup), paths.emulation)

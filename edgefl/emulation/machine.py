@@ -128,7 +128,6 @@ def _refused(command: Sequence[str]) -> str:
 
 
 def _probed(start: Sequence[str]) -> list[Finding]:
-    """The features of the kernel."""
     script = "".join(
         f"{command} >/dev/null 2>&1 || echo {feature}\n"
         for feature, commands in _PROBES.items()

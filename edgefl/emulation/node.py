@@ -174,7 +174,6 @@ class Node:
         return self._contents[path]
 
     async def _receive(self, connection: socket.socket, peer: str) -> None:
-        """Receive one transfer after another."""
         loop = asyncio.get_running_loop()
         space = memoryview(bytearray(CHUNK))
         try:

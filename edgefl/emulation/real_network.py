@@ -55,10 +55,7 @@ class RealNetwork:
         payload: Hashable = None,
         outlook: Outlook | None = None,
     ) -> Flow:
-        """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
-
-        Weight, payload and outlook have no effect: links are shared as by TCP, and each receiver gets its own bytes.
-        """
+        """Weight, payload and outlook have no effect: TCP shares the links, and each receiver gets its own bytes."""
         route = self.route(source, target)
         flow = Flow(
             self.env,
@@ -82,7 +79,6 @@ class RealNetwork:
         return flow
 
     def cancel(self, flow: Flow) -> None:
-        """Stop a flow now; no effect if it has ended."""
         if self._under_way.pop(flow.id, None) is None:
             return
         self._in_use.pop(flow.id, None)
@@ -104,7 +100,6 @@ class RealNetwork:
         flow.succeed(flow)
 
     def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
-        """Change the capacity of links, given by number, from now on."""
         for link in links.tolist():
             self._processes.pop(link, None)
         self._assign(dict(zip(links.tolist(), bits_per_second.tolist(), strict=True)))
@@ -117,7 +112,6 @@ class RealNetwork:
         return self._capacity[self.topology.link(source, target)]
 
     def alone(self, source: Node, target: Node) -> Alone:
-        """Each transfer alone in the network, at the present capacities."""
         route = self.route(source, target)
         capacity = min((self._capacity[link] for link in route.links), default=math.inf)
         opening = Opening(0)
@@ -126,17 +120,14 @@ class RealNetwork:
         return self._transport.alone(route.latency, capacity, opening)
 
     def begin_outage(self, link: int) -> None:
-        """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
         before = self._capacity[link]
         self._assign({link: 0.0})
         self._failed[link] = before
 
     def end_outage(self, link: int) -> None:
-        """A link has the capacity again that it would have without its outage."""
         self._assign({link: self._failed.pop(link)})
 
     def end_process(self, node: Node) -> None:
-        """Kill a node's process now; the caller then cancels its flows."""
         if self._connections is not None:
             self._connections.forget(node)
         for flow in self._under_way.values():
@@ -168,9 +159,7 @@ class RealNetwork:
         assert self._connections is not None
         opening, connection = self._connections.take(flow.source, flow.target, self.env.now, latency=latency)
         self._in_use[flow.id] = (connection, opening._replace(round_trips=0))
-        if connection.used:
-            return None
-        return max(opening.round_trips - 1, 0)
+        return None if connection.used else max(opening.round_trips - 1, 0)
 
     def _bytes_left(self, flow: Flow) -> float:
         arrived = self._before_crash.get(flow.id)

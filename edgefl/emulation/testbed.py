@@ -219,18 +219,15 @@ class Testbed:
 
     @property
     def trains(self) -> bool:
-        """True if local training takes the time of a real process."""
         return self._trainers is not None
 
     def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
-        """The event triggers when the job is done."""
         assert self._trainers is not None
         ended = self.clock.event()
         self._trainers.train(job, slowdown, ended)
         return ended
 
     def stop_training(self, job: TrainingJob) -> None:
-        """End the training of a job; its event never triggers."""
         assert self._trainers is not None
         self._trainers.stop(job.id)
 

@@ -144,19 +144,14 @@ def quotas_of(fleet: FleetAssignment, dilation: float) -> list[float]:
     return [quotas[group] / dilation for group in fleet.group.tolist()]
 
 
-def at_a_time(scenario: Scenario) -> int:
-    """Clients that may train at the same time."""
-    return scenario.protocol.under_way(scenario.training.cohort)
-
-
 def check_real_training(scenario: Scenario, dilation: float) -> None:
     """Refuse a scenario whose clients cannot train in real time here."""
     if not isinstance(scenario.cost, MeasuredCost):
         raise UserError("expected kind: measured with --compute real: training takes its own time", field="cost")
-    processors = os.cpu_count() or 1
+    processors, at_a_time = os.cpu_count() or 1, scenario.protocol.under_way(scenario.training.cohort)
     for seed in scenario.seeds:
         quotas = quotas_of(assign(scenario.fleet, scenario.data.clients, seed), dilation)
-        needed = sum(sorted(quotas, reverse=True)[: at_a_time(scenario)])
+        needed = sum(sorted(quotas, reverse=True)[:at_a_time])
         if needed > processors:
             raise UserError(
                 f"clients that train at the same time need {needed:.3g} processors, this machine has {processors}; "

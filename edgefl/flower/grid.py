@@ -172,7 +172,6 @@ class AppRun:
         self.threads.wait(self.env.timeout(seconds))
 
     def _present(self) -> list[Exchange]:
-        """Those of this round."""
         return [each for each in self._all if each.round == self._round]
 
     def _left(self, exchange: Exchange) -> None:

@@ -104,7 +104,7 @@ class Flow(simpy.Event):
     nodes: tuple[str, ...]
     latency: float  # seconds before the first byte flows: the path's, and setup
     weight: float
-    tag: object
+    tag: Any
     bytes_left: Callable[[Flow], float]
     outlook: Outlook | None = None
     multicast: int | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from edgefl.network.flow import Alone
 from edgefl.network.tcp import HEADER_BYTES, Handshake, Opening, Tcp, payload_share
@@ -25,7 +25,7 @@ WAIT_JITTER = 0.2
 """Each wait is drawn uniformly from 1 - this to 1 + this times its length."""
 
 
-class Timeouts(Options):
+class Timeouts(Options, allow_inf_nan=False):
     """Time-outs of transfers, and what follows when one expires.
 
     A transfer consists of one or more *attempts*. An attempt breaks when a time-out expires; after a wait, another one
@@ -34,8 +34,6 @@ class Timeouts(Options):
     more or less by :data:`WAIT_JITTER`), and five attempts are the most that its retry policy allows (gRFC A6).
     ``resume: ranges`` is HTTP's range requests (RFC 9110, section 14).
     """
-
-    model_config = ConfigDict(allow_inf_nan=False)
 
     connection: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         None,

@@ -89,11 +89,6 @@ class TreeLinks:
         return (down[1], down[0]) if link % 2 else down
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
-        # Most transfers of a simulation are between the server and a client; these paths need no search.
-        if source == SERVER and target != SERVER:
-            return (0, *reversed(self._chain(target)))
-        if target == SERVER and source != SERVER:
-            return (*[link + 1 for link in self._chain(source)], 1)
         up, down = self._chain(source), self._chain(target)
         while up and down and up[-1] == down[-1]:
             up.pop()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag
 
 from edgefl.errors import nearest
 from edgefl.fleet import DeviceProfile
@@ -75,14 +75,9 @@ class SecondsCost(Options, allow_inf_nan=False):
     ] = Field(
         min_length=1, description="the range of each method, by its label or by its name; a single quantity is constant"
     )
-    redraw: Annotated[int, Field(ge=1)] | None = Field(
+    redraw: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_rounds)] = Field(
         default=None, description="when seconds are redrawn, '10 rounds'; null: never"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _redraw_in_rounds(cls, data: Any) -> Any:
-        return {**data, "redraw": _rounds(data["redraw"])} if isinstance(data, dict) and "redraw" in data else data
 
     def range_of(self, names: Sequence[str]) -> SecondsRange | None:
         return next((self.methods[name] for name in names if name in self.methods), None)

@@ -3,9 +3,9 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from edgefl.data.attackers import Malicious
 from edgefl.errors import locating
@@ -20,13 +20,9 @@ Span = tuple[float, float]
 
 class _Failure(Options):
     at: Seconds = Field(description="Time of the run at which it begins.")
-    duration: Seconds | None = Field(None, description="How long it lasts; null: until the end of the run.")
-
-    @model_validator(mode="after")
-    def _lasts(self) -> Self:
-        if self.duration == 0:
-            raise ValueError("duration: expected more than 0 s, or null for a failure without an end, found 0")
-        return self
+    duration: Annotated[Seconds, Field(gt=0)] | None = Field(
+        None, description="How long it lasts; null: until the end of the run."
+    )
 
     @property
     def span(self) -> Span:

@@ -161,8 +161,7 @@ class Power:
         return given
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
-        direction = flow.tag.direction  # type: ignore[attr-defined]
-        return transfer_joules(self._device(client), direction, self._env.now - flow.started, flow.delivered)
+        return transfer_joules(self._device(client), flow.tag.direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
         drain = self._drains.get(client)
@@ -174,8 +173,7 @@ class Power:
             most += tail_joules(self._device(client), tail.seconds) / tail.seconds
         for flow in self._flows[client]:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            direction = flow.tag.direction  # type: ignore[attr-defined]
-            most += transfer_joules(self._device(client), direction, 1.0, min(rate, _FASTEST) / 8)
+            most += transfer_joules(self._device(client), flow.tag.direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))

@@ -18,7 +18,6 @@ from edgefl.methods.parts.payload import Part
 from edgefl.network.fairness import Outlook, Progress, Shares
 from edgefl.network.flow import Alone, Flow, Network
 from edgefl.network.flow_network import FlowNetwork
-from edgefl.network.tcp import Opening
 from edgefl.network.topology import GraphLinks, Node
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
@@ -27,7 +26,6 @@ from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.power import Power
 from edgefl.simulation.setup import Setup, Testbed
-from edgefl.simulation.stalls import Stalls
 from edgefl.training.faults import blaming
 
 
@@ -115,6 +113,74 @@ class Delivery(simpy.Event):
             self.callbacks.append(lambda _: call() if self.failed else None)
 
 
+@dataclass
+class _Watch:
+    flow: Flow
+    since: float  # when one of its bytes moved last
+    moving: float = math.inf  # when its bytes began to move, or will; infinite while a link is down
+    up: bool = False  # whether all links of its path are
+
+
+class Stalls:
+    """Finds the flows of which no byte has moved for some time.
+
+    No byte moves before a flow's latency has passed, nor while a link of its path has no capacity; with any capacity,
+    sharing gives each flow a rate above 0. A time-out expires after all other events of its instant, so a byte that
+    moves again at that instant prevents it.
+    """
+
+    def __init__(self, env: Clock, seconds: float, expired: Callable[[Flow], None]) -> None:
+        self._env = env
+        self._seconds = seconds
+        self._expired = expired
+        self._down: set[int] = set()
+        self._watches: dict[int, _Watch] = {}
+
+    def watch(self, flow: Flow) -> None:
+        watch = _Watch(flow, flow.started)
+        # Changes of its links are reported only from its first byte on, when it begins to use them. This alarm is set
+        # first, so that a first byte at the very moment at which the time-out expires prevents it.
+        self._env.alarm(flow.latency).callbacks.append(lambda _: self._joined(watch))
+        self._arm(watch)
+
+    def forget(self, flow: Flow) -> None:
+        self._watches.pop(flow.id, None)
+
+    def capacity_changed(self, link: int, bits_per_second: float) -> None:
+        if bits_per_second > 0.0:
+            self._down.discard(link)
+        else:
+            self._down.add(link)
+        for watch in self._watches.values():
+            if link in watch.flow.path:
+                self._look(watch)
+
+    def _joined(self, watch: _Watch) -> None:
+        if watch.flow.ended is None:
+            self._watches[watch.flow.id] = watch
+            self._look(watch)
+
+    def _look(self, watch: _Watch) -> None:
+        now, up = self._env.now, self._down.isdisjoint(watch.flow.path)
+        if up and not watch.up:
+            watch.moving = now
+        elif watch.up and not up:
+            if now > watch.moving:
+                watch.since = now
+                self._arm(watch)
+            watch.moving = math.inf
+        watch.up = up
+
+    def _arm(self, watch: _Watch) -> None:
+        since = watch.since
+        after = max(since + self._seconds - self._env.now, 0.0)
+        self._env.alarm(after).callbacks.append(lambda _: self._due(watch, since))
+
+    def _due(self, watch: _Watch, since: float) -> None:
+        if watch.flow.ended is None and not watch.up and watch.since == since:
+            self._expired(watch.flow)
+
+
 class Traffic:
     """Sends each transfer in as many attempts as it needs and may have; the network's observer.
 
@@ -186,7 +252,7 @@ class Traffic:
     # Calls from the network (FlowObserver)
 
     def flow_started(self, flow: Flow) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(delivery.parts, delivery.kept)}'
         if delivery.breaks:
             facts += f', "first": {delivery.first}'
@@ -196,13 +262,13 @@ class Traffic:
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         if flow.opening is not None:
-            facts += f', "connection": {_state(flow.setup, flow.opening)}'
+            facts += f', "connection": {json.dumps({"setup": flow.setup, "rounds": flow.opening.rounds})}'
         self._write("transfer_start", flow, flow.bytes, value=flow.latency, detail="{" + facts + "}")
         if delivery.client >= 0:
             self.power.flow_started(delivery.client, delivery.round, flow)
 
     def flow_ended(self, flow: Flow) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         self._transferred("transfer_end", flow)
         delivery.end()
 
@@ -216,7 +282,7 @@ class Traffic:
         self.power.capacity_changed(link)
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         client, accounts = delivery.client, self._accounts
         seconds = self._env.now - flow.started
         delivered = float(whole_bytes(flow))
@@ -263,8 +329,8 @@ class Traffic:
         """A time-out has expired: abort the attempt; another one follows, or the transfer has failed."""
         if flow.ended is not None:
             return
-        delivery, timeouts, totals = flow.tag, self._timeouts, self._accounts.totals
-        assert isinstance(delivery, Delivery)
+        delivery: Delivery = flow.tag
+        timeouts, totals = self._timeouts, self._accounts.totals
         assert timeouts is not None
         delivery.flow, client, wait = None, delivery.client, None
         self.network.cancel(flow)
@@ -291,7 +357,7 @@ class Traffic:
             self._env.timeout(wait).callbacks.append(lambda _: self._attempt(delivery))
 
     def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:
-        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        delivery: Delivery = flow.tag
         columns |= {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
         place = delivery.round, delivery.client, delivery.dispatch
         self._log.write(self._env.now, kind, *place, item=delivery.item, bytes=bytes, **columns)
@@ -322,11 +388,6 @@ class Traffic:
 @lru_cache(maxsize=4096)
 def _listed(names: tuple[str, ...]) -> str:
     return json.dumps(names)
-
-
-def _state(setup: float, opening: Opening) -> str:
-    """The state of a connection."""
-    return json.dumps({"setup": setup, "rounds": opening.rounds})
 
 
 @lru_cache(maxsize=64)

@@ -14,9 +14,8 @@ import simpy
 from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
 from edgefl.data.federated import shard_sizes
-from edgefl.emulation import trainers
 from edgefl.emulation.trainer import Plan, Trainer
-from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of
+from edgefl.emulation.trainers import check_real_training, quotas_of
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import assign
@@ -79,7 +78,6 @@ def test_too_few_processors_are_refused_with_the_dilation_that_suffices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(trainers, "at_a_time", lambda scenario: 2)
     small = scenario(tmp_path, "fleet.0.overrides.compute.cpu_quota=1")
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with pytest.raises(UserError, match=r"need 2 processors, this machine has 1; expected --dilate 2 or more"):
@@ -90,11 +88,6 @@ def test_seconds_that_no_device_computes_are_refused(tmp_path: Path) -> None:
     small = scenario(tmp_path, "cost={kind: paper}")
     with pytest.raises(UserError, match="expected kind: measured with --compute real"):
         check_real_training(small, 1.0)
-
-
-def test_all_active_clients_may_train_at_the_same_time(tmp_path: Path) -> None:
-    assert at_a_time(scenario(tmp_path)) == 2
-    assert at_a_time(scenario(tmp_path, "protocol={kind: asynchronous, concurrency: 1, buffer: 1}")) == 1
 
 
 @pytest.fixture(name="ends")

@@ -121,7 +121,7 @@ def with_failures(*failures, **changes):
     ("failure", "field", "message"),
     [
         ({**CRASH, "client": 8}, "failures.0.client", "expected a client from 0 to 7, found 8"),
-        ({**CRASH, "duration": 0}, "failures.0", "more than 0 s"),
+        ({**CRASH, "duration": 0}, "failures.0.duration", "more than 0"),
         ({"kind": "crash", "client": 3}, "failures.0.at", ""),
         ({**CRASH, "link": ["a", "b"]}, "failures.0.link", ""),
         ({**CRASH, "kind": "fire"}, "failures.0.kind", "crash"),

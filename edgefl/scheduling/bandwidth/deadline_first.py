@@ -1,10 +1,7 @@
 """The earliest due transfer first."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from edgefl.methods.fits import Need
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, Transfers, strict, ties
 from edgefl.units import slack
 
@@ -19,7 +16,7 @@ class DeadlineFirst(BandwidthSpec):
     changes.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"server's links", "rounds", "deadline"})
+    needs = frozenset({"server's links", "rounds", "deadline"})
 
     def order(self, transfers: Transfers) -> Order:
         # In a round of one instant, rounding must decide neither about lateness nor about the order.

@@ -1,10 +1,7 @@
 """Equal shares."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from edgefl.methods.fits import Need
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, Transfers
 
 
@@ -12,7 +9,7 @@ from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, 
 class Equal(BandwidthSpec):
     """Max-min fair shares; the transport decides about weights (round-trip times, one queue)."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs = frozenset()
 
     def order(self, transfers: Transfers) -> Order:
         """The network computes these shares without calling this."""

@@ -1,13 +1,11 @@
 """The transfer whose client would need longest first."""
 
 import math
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.methods.fits import Need
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, Transfers, ties
 
 
@@ -30,7 +28,7 @@ class LeastMakespan(BandwidthSpec):
     not wait for each other. The two directions together are not exact: see ``downloads``.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"server's links", "rounds", "star"})
+    needs = frozenset({"server's links", "rounds", "star"})
 
     downloads: bool = Field(
         default=False,

@@ -1,6 +1,7 @@
 """The interface of block schedulers: choose each client's number of blocks α from forecasts, and learn from results."""
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -45,15 +46,12 @@ def least_makespan(forecast: BlockForecast, total: int, arms: int) -> float:
     moments = np.unique(seconds)
     # Every client needs at least one block, however slow it is.
     moments = moments[moments >= seconds.min(axis=1).max()]
-    low, high = 0, len(moments)
-    while low < high:
-        middle = (low + high) // 2
-        fitting = (seconds <= moments[middle]) * np.arange(1, seconds.shape[1] + 1)
-        if fitting.max(axis=1).sum() >= total:
-            high = middle
-        else:
-            low = middle + 1
-    return float(moments[low]) if low < len(moments) else float("inf")
+
+    def reached(moment: float) -> int:
+        return int(((seconds <= moment) * np.arange(1, seconds.shape[1] + 1)).max(axis=1).sum())
+
+    place = bisect_left(moments.tolist(), total, key=reached)
+    return float(moments[place]) if place < len(moments) else float("inf")
 
 
 class BlockFeedback(NamedTuple):

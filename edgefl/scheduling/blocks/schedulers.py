@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ class GmbsScheduler(BlockScheduler):
     are broken at random. ``lam`` is λ of Eq. 23, ``bonus_scale`` the factor on the bonus in Eq. 24 (1 in the paper).
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"loss", "distance", "compute_seconds", "transfer_seconds"})
+    reads = frozenset({"loss", "distance", "compute_seconds", "transfer_seconds"})
 
     def __init__(self, seed: int, arms: int, *, lam: float, bonus_scale: float) -> None:
         self._seed = seed
@@ -160,7 +160,7 @@ class OptimalScheduler(BlockScheduler):
     largest α of a partial round.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"distance", "foreseen"})
+    reads = frozenset({"distance", "foreseen"})
 
     def __init__(self, arms: int, *, seconds: float, bytes: float) -> None:
         self._arms = arms

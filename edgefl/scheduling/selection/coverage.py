@@ -1,7 +1,5 @@
 """Data-aware selection: cohorts that together have every class."""
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -19,7 +17,7 @@ class CoverageSelector(SeededSelector["Coverage"]):
     the most missing classes, as long as this increases the number of classes.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"label_support"})
+    reads = frozenset({"label_support"})
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
         support = facts.label_support[available]

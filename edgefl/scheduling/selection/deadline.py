@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ class DeadlineSelector(SeededSelector["Deadline"]):
     client is fast enough, the fastest one takes part alone, so that a round is never empty.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"foreseen"})
+    reads = frozenset({"foreseen"})
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
         number = max(cohort, int(self._spec.asked * cohort + 0.5))

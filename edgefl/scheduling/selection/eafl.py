@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -24,16 +22,14 @@ class EaflSelector(OortSelector):
         chances of being drawn.
     """
 
-    reads: ClassVar[frozenset[str]] = OortSelector.reads | {"charge"}
+    reads = OortSelector.reads | {"charge"}
 
-    def __init__(self, seed: int, spec: Eafl) -> None:
-        super().__init__(seed, spec)
-        self._share = spec.f
+    _spec: Eafl
 
     def rewards(self, clients: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
         charge = facts.charge(clients)
         power = np.maximum(charge.level - charge.used, 0.0)
-        return np.asarray(self._share * self.utilities(clients) + (1 - self._share) * power)
+        return np.asarray(self._spec.f * self.utilities(clients) + (1 - self._spec.f) * power)
 
 
 @SELECTORS.register("eafl")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ class OortSelector(SeededSelector["Oort"]):
         often.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"loss", "samples", "seconds"})
+    reads = frozenset({"loss", "samples", "seconds"})
 
     def __init__(self, seed: int, spec: Oort) -> None:
         super().__init__(seed, spec)

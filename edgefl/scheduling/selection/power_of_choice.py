@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class AskedLosses(SeededSelector["PowerOfChoice"]):
     Interpretation: clients that are not available are not drawn, and p_k is the share of the available clients' data.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "local_losses"})
+    reads = frozenset({"data_sizes", "local_losses"})
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
         sizes = facts.data_sizes[available]
@@ -53,7 +53,7 @@ class ReportedLosses(AskedLosses):
         local steps, as in the paper.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "loss"})
+    reads = frozenset({"data_sizes", "loss"})
 
     def __init__(self, seed: int, spec: PowerOfChoice) -> None:
         super().__init__(seed, spec)

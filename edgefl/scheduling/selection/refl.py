@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class ReflSelector(SeededSelector["Refl"]):
     ``{kind: polynomial, exponent: 1}`` is the damping part 1 / (τ + 1) of those weights.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"now", "availability"})
+    reads = frozenset({"now", "availability"})
 
     def __init__(self, seed: int, spec: Refl) -> None:
         super().__init__(seed, spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class StaticTiers(SeededSelector["TiFL"]):
         tier with fewer available clients than the cohort gives all of them.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"foreseen", "data_sizes"})
+    reads = frozenset({"foreseen", "data_sizes"})
 
     def __init__(self, seed: int, spec: TiFL) -> None:
         super().__init__(seed, spec)
@@ -81,7 +81,7 @@ class AdaptiveTiers(StaticTiers):
         loop would not end).
     """
 
-    reads: ClassVar[frozenset[str]] = StaticTiers.reads | {"local_losses"}
+    reads = StaticTiers.reads | {"local_losses"}
 
     def __init__(self, seed: int, spec: TiFL) -> None:
         super().__init__(seed, spec)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import simpy
@@ -85,7 +85,7 @@ class AsynchronousSpec(ProtocolSpec):
     2019) is ``buffer: 1, mix: models, mixing: 0.6``.
     """
 
-    has_rounds: ClassVar[bool] = False
+    has_rounds = False
 
     kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
     buffer: int | None = Field(
@@ -109,7 +109,6 @@ class AsynchronousSpec(ProtocolSpec):
     )
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
-        """What clients that start and finish at any time take from parts of a scenario."""
         none = "asynchronous clients begin and end at any time"
         takes: dict[Need, str] = {"rounds": f"{none}; expected protocol.kind: synchronous", "deadline": none}
         if self.mix == "models":

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import simpy
 from pydantic import Field
@@ -30,8 +30,8 @@ class HierarchicalSpec(RoundsSpec):
     over-selected cohort has returned. The round ends when every cell's mean has reached the server.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"cells"})
-    averages_in_cells: ClassVar[bool] = True
+    needs = frozenset({"cells"})
+    averages_in_cells = True
 
     kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")
 
@@ -60,7 +60,7 @@ class Cell:
     world: World
     node: Node
     round: int
-    spec: HierarchicalSpec
+    spec: RoundsSpec
     prefetch: CellPrefetch | None
     deadline: float | None
 
@@ -101,7 +101,7 @@ class Cell:
                     participant.prefetch = self.prefetch.passed.pop(participant.client, None)
                 participant.begin()
             yield self._closed
-        self._close("late")
+        self.close("late")
         for participant in self.participants:
             participant.announce()
         arrived = [each for each in self.participants if each.phase == "arrived"]
@@ -117,9 +117,6 @@ class Cell:
         for participant in arrived:
             participant.reached_at = world.env.now
             participant.relay_seconds = fetching + env.now - began
-
-    def break_off(self) -> None:
-        self._close("unfinished")
 
     def _time_is_up(self, _: object = None) -> None:
         if not self._closed.triggered:
@@ -152,7 +149,7 @@ class Cell:
             for participant in self.participants:
                 participant.quit("backhaul")
 
-    def _close(self, fate: Lost) -> None:
+    def close(self, fate: Lost) -> None:
         for delivery in self._deliveries:
             self.world.traffic.cancel(delivery)
         if self.prefetch is not None:
@@ -166,13 +163,28 @@ class Hierarchical(RoundByRound):
 
     def __init__(self, world: World, book: RoundBook, spec: HierarchicalSpec) -> None:
         super().__init__(world, book, spec)
-        self._spec = spec
         self._cells: list[Cell] = []
         self._prefetches: dict[Node, CellPrefetch] = {}
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
         world = self.world
-        self._begin(round, cohort, alphas)
+        cells: dict[Node, Cell] = {}
+        self.participants = []
+        for client in cohort:
+            node = world.traffic.gate(client)
+            cell = cells.get(node)
+            if cell is None:
+                prefetch = self._prefetches.pop(node, None)
+                cell = cells[node] = Cell(world, node, round, self.spec, prefetch, deadline=self.seconds)
+            chosen = alphas.get(client)
+            downlink = world.downlink(client, round, chosen)
+            participant = self.participation(client, round, downlink, chosen, cell.left)
+            if participant.work.fits:
+                cell.participants.append(participant)
+        self._cells = [cell for cell in cells.values() if cell.participants]
+        for participant in self.participants:
+            if not participant.work.fits:
+                participant.refuse()
         yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
 
     def prefetch(self, round: int) -> None:
@@ -186,26 +198,6 @@ class Hierarchical(RoundByRound):
     def break_off(self) -> None:
         super().break_off()
         for cell in self._cells:
-            cell.break_off()
+            cell.close("unfinished")
         for prefetch in self._prefetches.values():
             prefetch.drop()
-
-    def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> None:
-        world = self.world
-        cells: dict[Node, Cell] = {}
-        self.participants = []
-        for client in cohort:
-            node = world.traffic.gate(client)
-            cell = cells.get(node)
-            if cell is None:
-                prefetch = self._prefetches.pop(node, None)
-                cell = cells[node] = Cell(world, node, round, self._spec, prefetch, deadline=self.seconds)
-            chosen = alphas.get(client)
-            downlink = world.downlink(client, round, chosen)
-            participant = self.participation(client, round, downlink, chosen, cell.left)
-            if participant.work.fits:
-                cell.participants.append(participant)
-        self._cells = [cell for cell in cells.values() if cell.participants]
-        for participant in self.participants:
-            if not participant.work.fits:
-                participant.refuse()
