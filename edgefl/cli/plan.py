@@ -73,7 +73,13 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     if condition is not None:
         print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
         return
-    refuse_run(scenario)
+    paths = RunPaths(user_path(scenario))
+    if paths.summary.is_file():
+        raise UserError(
+            "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "
+            f"{paths.scenario}",
+            file=scenario,
+        )
     with quiet(as_json):
         from edgefl.planning.planning import plan as make
         from edgefl.scenario import load_scenario
@@ -160,17 +166,6 @@ def _reach(budget: BudgetPlan) -> str:
 
     named = limit(budget.limit, budget.kind) + QUANTITIES[budget.kind].each
     return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
-
-
-def refuse_run(scenario: str) -> None:
-    """Refuse a run directory in place of a scenario."""
-    path = user_path(scenario)
-    if RunPaths(path).summary.is_file():
-        raise UserError(
-            "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "
-            f"{RunPaths(path).scenario}",
-            file=scenario,
-        )
 
 
 def print_answers(

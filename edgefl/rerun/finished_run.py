@@ -42,7 +42,6 @@ class ReplayedLearner(RecordedLearner):
         self._same: set[tuple[int, int]] = set()
 
     def submit(self, job: TrainingJob) -> None:
-        """Keep the job until it is aggregated."""
         self._submitted[job.id.client, job.id.dispatch] = job
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
