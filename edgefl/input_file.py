@@ -15,6 +15,7 @@ from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.files import user_path
 from edgefl.user_code import UserCode
+from edgefl.validation import as_validator
 from edgefl.wording import with_article
 
 Named = Literal["file", "folder", "traces", "code"]
@@ -25,11 +26,9 @@ class _Names(NamedTuple):
     what: Named
 
 
+@as_validator
 def _checked_code(reference: str) -> str:
-    try:
-        UserCode.of(reference)
-    except UserError as error:
-        raise ValueError(error.message) from None
+    UserCode.of(reference)
     return reference
 
 
