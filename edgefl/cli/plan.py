@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, check_options, option
+from edgefl.cli.arguments import Changes, Device, Json, Methods, Trust, argument, check_options, option
 from edgefl.cli.printing import print_table, quiet, say, say_json, show
 from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
@@ -19,6 +19,7 @@ from edgefl.wording import counted, span
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
+    from edgefl.planning.training_time import TrainingTime
     from edgefl.record.metric import Metric
     from edgefl.report.table import Column
 
@@ -52,6 +53,19 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "that this difference is decided.",
         metavar="DIFFERENCE",
     ),
+    published: bool = option(
+        False,
+        "Price the rounds that the scenario's paper reports, and search the link rates with which each method is "
+        "faster than the first one (the first --method).",
+        "--published",
+    ),
+    on: str | None = option(
+        None, "With --published: a fleet of each of these devices.", "--on", metavar="DEVICE,…", unset="the scenario's"
+    ),
+    here: bool = option(
+        False, "Also time a few local steps of each method: how long does this machine train the scenario?", "--here"
+    ),
+    device: Device = "auto",
     power: float = option(0.8, "With --seeds-for: the probability to decide the difference."),
     trust: Trust = False,
     as_json: Json = False,
@@ -60,13 +74,16 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
     Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies. With --for, a
     finished run is simulated again with its recorded training. With --seeds-for, the spread of its methods' differences
-    by seed gives the number of seeds that comparisons need.
+    by seed gives the number of seeds that comparisons need. With --published, the numbers of rounds are a paper's.
     """
     modes = {
         "seeds_for": ["scenario", "method", "power", "as_json"],
         "condition": ["scenario", "method", "vary", "trust", "as_json"],
+        "published": ["scenario", "changes", "method", "rounds", "seed", "on", "as_json"],
+        "here": ["scenario", "changes", "method", "rounds", "seed", "device", "as_json"],
     }
-    check_options(context, modes, {"power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
+    needs = {"on": ["published"], "device": ["here"]}
+    check_options(context, modes, {**needs, "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
         _print_seeds(scenario, seeds_for, power, method, as_json=as_json)
         return
@@ -81,19 +98,32 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
             file=scenario,
         )
     with quiet(as_json):
+        from edgefl.planning.observation import Plan
         from edgefl.planning.planning import plan as make
+        from edgefl.planning.pricing import Prices, price
+        from edgefl.planning.training_time import training_times
         from edgefl.scenario import load_scenario
         from edgefl.scenario.overrides import blaming_changes
 
         chosen = load_scenario(scenario, changes or ())
         with blaming_changes(changes or (), scenario):
-            made = make(chosen, methods=method, rounds=rounds, seed=seed)
+            if published:
+                made: Plan | Prices = price(
+                    chosen, on=on.split(",") if on else (), methods=method, rounds=rounds, seed=seed
+                )
+            else:
+                made = make(chosen, methods=method, rounds=rounds, seed=seed)
+            trained = training_times(chosen, made, device) if here and isinstance(made, Plan) else []
     if as_json:
-        say_json(asdict(made))
+        say_json(asdict(made) | ({"training": [asdict(each) for each in trained]} if here else {}))
+    elif isinstance(made, Prices):
+        from edgefl.cli.plan_published import show_prices
+
+        show_prices(made)
     else:
         from edgefl.report.table import Table
 
-        show(Table(_columns(made), _notes(made)))
+        show(Table(_columns(made), _notes(made) + [_here(each) for each in trained]))
 
 
 def _columns(made: Plan) -> list[Column]:
@@ -157,6 +187,17 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
         if device.why is not None:
             which = f"{device.refused} of {device.clients} {device.device}"
             yield f"{each.label}: {which} cannot train this: {device.why}."
+
+
+def _here(each: TrainingTime) -> str:
+    from edgefl.report.quantities import quantity
+
+    simulated = "" if each.simulated is None else f", for {quantity(each.simulated, 'seconds')} simulated"
+    return (
+        f"{each.label}: this machine trains {counted(each.rounds, 'round')} of a seed in about "
+        f"{quantity(each.seconds, 'seconds')} ({each.device}, engine {each.engine}, "
+        f"{quantity(each.step_seconds, 'seconds')} a local step){simulated}."
+    )
 
 
 def _reach(budget: BudgetPlan) -> str:

@@ -22,7 +22,7 @@ VARIANTS = {
     "edgefl simulate": ("--no-train", "--resume", "--add-seeds"),
     "edgefl report": ("--html",),
     "edgefl replay": ("--sensitivity",),
-    "edgefl plan": ("--for", "--seeds-for"),
+    "edgefl plan": ("--for", "--seeds-for", "--published"),
     "edgefl emulate": ("--check",),
 }
 """Options with which a command does something else."""
