@@ -332,21 +332,13 @@ class _ScenarioRuns(Runs):
         with self._core(seed, data) as core:
             for label, cost in zip(labels, costs, strict=True):
                 self._check_inputs()
-                one = partial(self._run, label, world, cost, core, data)
-                self.one(label, seed, one)
+                self.one(label, seed, partial(self._run, label, world, cost, core, data))
 
     def _run(
         self, label: str, world: SharedWorld, costs: StepCosts, core: TrainingCore | None, data: FederatedData | None
     ) -> tuple[SeedResult, Iterable[StepKey]]:
-        one = OneRun(
-            self._chosen,
-            self._chosen.method(label),
-            world,
-            costs,
-            self.directory.paths,
-            listeners=self.listeners,
-            testbed=self._testbed,
-        )
+        method, paths, listeners = self._chosen.method(label), self.directory.paths, self.listeners
+        one = OneRun(self._chosen, method, world, costs, paths, listeners=listeners, testbed=self._testbed)
         entry = one.timed() if core is None or data is None else one.trained(core, data)
         self.fault = self.fault or one.fault
         return entry, sorted(costs.used)
