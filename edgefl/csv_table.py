@@ -95,10 +95,10 @@ class CsvTable(NamedTuple):
         return self._replace(header=tuple(column.lower().replace(" ", "_") for column in self.header))
 
 
-def read_csv(file: str | Path, *, what: str = "a CSV file") -> CsvTable:
+def read_csv(file: str | Path) -> CsvTable:
     """Read :func:`csv_table` from a file; raises UserError, also if the file cannot be read."""
     with locating(file=str(file)):
-        return csv_table(read_text(file, what=what))
+        return csv_table(read_text(file, what="a CSV file"))
 
 
 def csv_table(text: str, *, numbered: bool = False) -> CsvTable:

@@ -15,6 +15,7 @@ from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.files import user_path
 from edgefl.user_code import UserCode
+from edgefl.validation import as_validator
 from edgefl.wording import with_article
 
 Named = Literal["file", "folder", "traces", "code"]
@@ -25,11 +26,9 @@ class _Names(NamedTuple):
     what: Named
 
 
+@as_validator
 def _checked_code(reference: str) -> str:
-    try:
-        UserCode.of(reference)
-    except UserError as error:
-        raise ValueError(error.message) from None
+    UserCode.of(reference)
     return reference
 
 
@@ -135,11 +134,11 @@ def naming_fields(part: type[BaseModel]) -> dict[str, Named]:
     """The fields of a part that name files and folders, by dotted path, and what each of them names."""
     found: dict[str, Named] = {}
     for name, field in part.model_fields.items():
-        annotations = [field.annotation, *field.metadata]
-        if (mark := _mark(annotations)) is not None:
-            found[name] = mark
-        for nested in _models(annotations):
-            found |= {f"{name}.{inner}": mark for inner, mark in naming_fields(nested).items()}
+        for each in _parts_of_types([field.annotation, *field.metadata]):
+            if isinstance(each, _Names):
+                found.setdefault(name, each.what)
+            elif isinstance(each, type) and issubclass(each, BaseModel):
+                found |= {f"{name}.{inner}": what for inner, what in naming_fields(each).items()}
     return found
 
 
@@ -184,17 +183,7 @@ def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
             yield str(index), value, None
 
 
-def _models(annotations: Any) -> Iterator[type[BaseModel]]:
+def _parts_of_types(annotations: Any) -> Iterator[Any]:
     for each in annotations:
-        if isinstance(each, type) and issubclass(each, BaseModel):
-            yield each
-        else:
-            yield from _models(get_args(each))
-
-
-def _mark(annotations: Any) -> Named | None:
-    for each in annotations:
-        found = each.what if isinstance(each, _Names) else _mark(get_args(each))
-        if found is not None:
-            return found
-    return None
+        yield each
+        yield from _parts_of_types(get_args(each))

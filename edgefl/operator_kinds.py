@@ -58,8 +58,5 @@ def kind_and_families(kind: str) -> Iterator[str]:
         found = FAMILIES.get(found)
 
 
-RATED = (
-    *KINDS,
-    *(f"convolution-{shape}-{way}" for shape in ("pointwise", "spatial") for way in ("forward", "backward")),
-)
+RATED = tuple(dict.fromkeys((*KINDS, *FAMILIES.values())))
 """What a device may have rates for: kinds, and families of kinds."""

@@ -58,7 +58,7 @@ class UserCode(NamedTuple):
 
     def digest(self) -> str:
         """The SHA-256 of the file's content, in hexadecimal digits; UserError if it cannot be read."""
-        return sha256(read_code(self.file)).hexdigest()
+        return sha256(read_bytes(self.file, what="a Python file")).hexdigest()
 
     def allowed(self) -> bool:
         """True if the file may be executed."""
@@ -80,11 +80,6 @@ class UserCode(NamedTuple):
             expected = "a function or a class" if kind is None else with_article(kind.__name__)
             raise UserError(f"expected '{self.name}' to be {expected}, found {shown(value)}", file=str(self.file))
         return value
-
-
-def read_code(file: Path) -> bytes:
-    """The contents of a Python file; raises UserError if it cannot be read."""
-    return read_bytes(file, what="a Python file")
 
 
 def _hint(name: str, owner: Any, kind: type | None) -> str:
@@ -132,7 +127,7 @@ class _UserFiles(MetaPathFinder, ExecutionLoader):
         return unquote(fullname.removeprefix(f"{__name__}.").rpartition(":")[0])
 
     def get_source(self, fullname: str) -> str:
-        content = read_code(Path(self.get_filename(fullname)))
+        content = read_bytes(self.get_filename(fullname), what="a Python file")
         if sha256(content).hexdigest() != fullname.rpartition(":")[2]:
             raise ImportError(f"'{self.get_filename(fullname)}' has changed since it was first imported")
         return importlib.util.decode_source(content)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgefl.errors import UserError, misspelt, nearest
+from edgefl.wording import grouped
 
 MAXIMUM_LINES = 5
 
@@ -134,11 +135,8 @@ def _found(data: Any, name: int | str) -> tuple[bool, Any]:
 def _chosen(problems: list[_Problem]) -> list[_Problem]:
     """Keep, for each union, the problems of the member that was meant: the one that was read furthest."""
     inside = {problem.path[:depth] for problem in problems for depth in range(len(problem.path))}
-    by_path: dict[Any, list[_Problem]] = {}
-    for problem in problems:
-        by_path.setdefault(problem.path, []).append(problem)
     chosen = []
-    for path, found in by_path.items():
+    for path, found in grouped((problem.path, problem) for problem in problems).items():
         explained = [problem for problem in found if not problem.details["type"].endswith("_type")]
         if explained:
             chosen.append(explained[0])

@@ -40,7 +40,7 @@ from edgefl.cli.verify import verify
 from edgefl.errors import Note, UserError
 from edgefl.version import __version__
 
-from edgefl.cli import profile_measure, profile_derive, profile_calibrate  # isort: skip  # noqa: F401  (in the order of help)
+from edgefl.cli import profile_measure, profile_calibrate  # isort: skip  # noqa: F401  (in the order of help)
 
 
 class _Grouped(TyperGroup):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from edgefl.cli.arguments import argument, option
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from edgefl.methods.recipe import Recipe
+    from edgefl.registry import Registry
 
 Name = Annotated[str | None, argument(..., "Show the options of this one.", metavar="NAME")]
 Json = Annotated[bool, option(..., "Print JSON, including options.", "--json")]
@@ -29,8 +30,7 @@ def methods(name: Name = None, as_json: Json = False) -> None:
         options = {**_options(method_model(recipe), "method"), **_scheduler_option(recipe)}
         return {"summary": recipe.summary, "paper": recipe.paper, "options": options}
 
-    rows = METHODS.of_each(row) if name is None else {name: row(name, METHODS[name])}
-    _print("methods", rows, detailed=name is not None, as_json=as_json)
+    _print("methods", METHODS, name, row, as_json=as_json)
 
 
 def models(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -55,16 +55,14 @@ def models(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     if model is not None:
         raise UserError(f"expected one name, or 'show' and a model, found '{name}' and '{model}'")
-    rows = MODELS.of_each(_row) if name is None else {name: _row(name, MODELS[name])}
-    _print("models", rows, detailed=name is not None, as_json=as_json)
+    _print("models", MODELS, name, _row, as_json=as_json)
 
 
 def datasets(name: Name = None, as_json: Json = False) -> None:
     """List the available data sets."""
     from edgefl.data.spec import DATA_SETS
 
-    rows = DATA_SETS.of_each(_row) if name is None else {name: _row(name, DATA_SETS[name])}
-    _print("datasets", rows, detailed=name is not None, as_json=as_json)
+    _print("datasets", DATA_SETS, name, _row, as_json=as_json)
 
 
 def _show(model: str, shape: str, classes: int, task: str, *, as_json: bool) -> None:
@@ -128,20 +126,23 @@ def _scheduler_option(recipe: Recipe) -> dict[str, dict[str, Any]]:
     return {"scheduler": {"default": recipe.scheduler, "required": False, "description": description}}
 
 
-def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, as_json: bool) -> None:
+def _print(
+    what: str, parts: Registry[Any], name: str | None, row: Callable[[str, Any], dict[str, Any]], *, as_json: bool
+) -> None:
+    rows = parts.of_each(row) if name is None else {name: row(name, parts[name])}
     if as_json:
-        say_json({what: [{"name": name, **row} for name, row in rows.items()]})
+        say_json({what: [{"name": name, **each} for name, each in rows.items()]})
         return
-    columns = [column for column in ("summary", "paper") if any(column in row for row in rows.values())]
+    columns = [column for column in ("summary", "paper") if any(column in each for each in rows.values())]
     print_table(
         ["name", *columns],
-        [[name, *(row.get(column, "") for column in columns)] for name, row in rows.items()],
-        notes=[] if detailed else [f"Options of one: edgefl {what} NAME"],
+        [[name, *(each.get(column, "") for column in columns)] for name, each in rows.items()],
+        notes=[] if name else [f"Options of one: edgefl {what} NAME"],
         words=range(3),
     )
-    for row in rows.values() if detailed else ():
+    for found in rows.values() if name else ():
         options = [
             [option, "(required)" if each["required"] else json.dumps(each["default"]), each["description"]]
-            for option, each in row["options"].items()
+            for option, each in found["options"].items()
         ]
         print_table(["option", "default", "meaning"], options, words=range(3))

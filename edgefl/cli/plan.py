@@ -85,12 +85,18 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     needs = {"on": ["published"], "device": ["here"]}
     check_options(context, modes, {**needs, "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
-        print_seeds(scenario, seeds_for, power, method, as_json=as_json)
+        _print_seeds(scenario, seeds_for, power, method, as_json=as_json)
         return
     if condition is not None:
-        print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
+        _print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
         return
-    refuse_run(scenario)
+    paths = RunPaths(user_path(scenario))
+    if paths.summary.is_file():
+        raise UserError(
+            "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "
+            f"{paths.scenario}",
+            file=scenario,
+        )
     with quiet(as_json):
         from edgefl.planning.observation import Plan
         from edgefl.planning.planning import plan as make
@@ -203,21 +209,9 @@ def _reach(budget: BudgetPlan) -> str:
     return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
 
 
-def refuse_run(scenario: str) -> None:
-    """Refuse a run directory in place of a scenario."""
-    path = user_path(scenario)
-    if RunPaths(path).summary.is_file():
-        raise UserError(
-            "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "
-            f"{RunPaths(path).scenario}",
-            file=scenario,
-        )
-
-
-def print_answers(
+def _print_answers(
     run: str, condition: str, methods: list[str] | None, vary: list[str], *, trust: bool, as_json: bool
 ) -> None:
-    """Print the answers for a finished run."""
     path = user_path(run)
     if not path.is_dir():
         raise UserError(f"--for needs the folder of a finished run, from edgefl simulate {run} --out RUN", file=run)
@@ -315,8 +309,7 @@ def _absolute(name: str, figures: Mapping[str, Any]) -> str:
     return f"{whose}{rates}" if rates else "the given seconds of local training"
 
 
-def print_seeds(run: str, difference: str, power: float, methods: list[str] | None, *, as_json: bool) -> None:
-    """Print the seeds that each pair of methods needs."""
+def _print_seeds(run: str, difference: str, power: float, methods: list[str] | None, *, as_json: bool) -> None:
     from edgefl.report.glance import about
     from edgefl.report.run_result import RunResult
     from edgefl.report.seed_plan import read_difference, seed_plan

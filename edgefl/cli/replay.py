@@ -1,6 +1,7 @@
 """``edgefl replay``: re-time a finished run on another network or on other devices."""
 
 import json
+import shlex
 from pathlib import Path
 
 import typer
@@ -63,8 +64,6 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _trains(run: Path, label: str, changes: list[str], replayed: Path) -> str:
-    import shlex
-
     from edgefl.record import RunPaths
 
     options = [word for change in changes for word in ("--set", change)]

@@ -87,12 +87,12 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if add_seeds is not None:
-        from edgefl.experiment import add_seeds as extend
+        from edgefl.experiment import go_on
 
         if not user_path(scenario).is_dir():
             message = "--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN"
             raise UserError(message, file=scenario)
-        _again(user_path(scenario), shown, extend, add_seeds, device=device, trust=trust)
+        _again(user_path(scenario), shown, go_on, new_seeds=add_seeds, device=device, trust=trust)
         return
     from edgefl.experiment import look_free
     from edgefl.flower.scenario import AppScenario, load_any_scenario

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,18 +38,6 @@ TOLERANCE = 1e-3
 
 
 Grid = np.ndarray[Any, np.dtype[np.float64]]
-
-
-class Diagonal(NamedTuple):
-    """Hutchinson's estimate of the Hessian's diagonal ``[parameter_count]``, from a number of probes."""
-
-    values: Tensor
-    probes: int
-
-    @property
-    def trace(self) -> float:
-        """The estimate of the trace."""
-        return float(self.values.double().sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +90,8 @@ class Curvature:
             last = value
         return value
 
-    def diagonal(self, seed: int = 0) -> Diagonal:
-        """Hutchinson's mean of v ⊙ H v over Rademacher probes v, until the trace converges.
+    def diagonal(self, seed: int = 0) -> Tensor:
+        """Hutchinson's mean of v ⊙ H v ``[parameter_count]`` over Rademacher probes v, until the trace converges.
 
         The probes are the same for all models of one seed, so that they do not cause differences between models.
         """
@@ -113,11 +101,11 @@ class Curvature:
             signs = generator(seed, "hutchinson", probe).integers(0, 2, size=len(total))
             direction = self._draw(2.0 * signs - 1.0)
             total += direction * self.product(direction)
-            mean = float(total.double().sum()) / (probe + 1)
+            mean = _trace(total) / (probe + 1)
             if probe and abs(mean - trace) <= TOLERANCE * (abs(trace) + 1e-6):
                 break
             trace = mean
-        return Diagonal(total / (probe + 1), probe + 1)
+        return total / (probe + 1)
 
     def by_tensor(self, diagonal: Tensor) -> Tensor:
         """A diagonal ``[parameter_count]`` summed over each parameter tensor ``[tensors]``."""
@@ -272,12 +260,16 @@ def _diagnose(
         for client, vector in local.items():
             here = curvature(vector)
             diagonal = here.diagonal(seed)
-            clients.append({"client": client, "lambda_max": here.top_eigenvalue(seed), "trace": diagonal.trace})
-            by_tensor.append(here.by_tensor(diagonal.values))
-            by_parameter.append(diagonal.values)
-        figures = final.top_eigenvalue(seed), final.diagonal(seed).trace
+            clients.append({"client": client, "lambda_max": here.top_eigenvalue(seed), "trace": _trace(diagonal)})
+            by_tensor.append(here.by_tensor(diagonal))
+            by_parameter.append(diagonal)
+        figures = final.top_eigenvalue(seed), _trace(final.diagonal(seed))
         differ = dissimilarity(by_tensor), dissimilarity(by_parameter)
         return Diagnosis(label, seed, *figures, clients, *differ, landscape(final, seed=seed) if plane else None)
+
+
+def _trace(diagonal: Tensor) -> float:
+    return float(diagonal.double().sum())
 
 
 def dissimilarity(diagonals: Sequence[Tensor]) -> dict[str, float] | None:

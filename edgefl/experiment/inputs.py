@@ -13,13 +13,13 @@ from edgefl.data.federated import reads_samples
 from edgefl.data.location import data_root
 from edgefl.errors import UserError, locating
 from edgefl.experiment.wiring import recipe_of
-from edgefl.files import write_file
+from edgefl.files import read_bytes, write_file
 from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve, with_overrides
 from edgefl.scenario.overrides import what_decides
-from edgefl.user_code import allow, read_code
+from edgefl.user_code import allow
 from edgefl.yaml_file import read_yaml
 
 SCENARIO, DATA = "scenario", "data"
@@ -78,7 +78,7 @@ class Inputs:
 def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None:
     """Write copies of the scenario's Python files into a run directory."""
     paths = RunPaths(folder)
-    contents = {field: (file, read_code(file)) for field, file in code_files(scenario).items()}
+    contents = {field: (file, read_bytes(file, what="a Python file")) for field, file in code_files(scenario).items()}
     check_inputs(known, {field: Input(str(file), sha256(code).hexdigest()) for field, (file, code) in contents.items()})
     if contents:
         paths.inputs.mkdir(exist_ok=True)

@@ -117,11 +117,9 @@ class OneRun:
                 testbed = self._testbed and stack.enter_context(self._testbed(setup, self._paths))
                 optimum = None if testbed else optimum_of(self._scenario, setup)
                 outcome = simulate_run(setup, testbed=testbed, optimum=optimum)
-        self.fault = outcome.fault
         return outcome
 
     def _unbegun(self, listeners: Sequence[Listener], fault: PartFault) -> Outcome:
-        self.fault = fault
         return unbegun_run(self._method.label, self._world.seed, limits_of(self._scenario), listeners, fault)
 
     def _step_cost(self, *key: Any) -> StepCost:
@@ -133,6 +131,7 @@ class OneRun:
                 raise PartFault(label, 0, part, error.reason) from error
 
     def _entry(self, outcome: Outcome) -> SeedResult:
+        self.fault = outcome.fault
         write_rounds(outcome.rows, self._paths.rounds)
         block_wise = self._scenario.method(self._method.label).recipe.scheduler is not None
         return summarise(outcome, self._world.seed, block_wise=block_wise, why=self._early_end.why(outcome))

@@ -37,7 +37,7 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineWrapper, choose_device
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
-from edgefl.wording import without_method
+from edgefl.wording import grouped, without_method
 
 MOST_NEW_SEEDS = 1000
 """Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""
@@ -64,9 +64,7 @@ def _shared(faults: Mapping[tuple[str, int], str]) -> list[str]:
     >>> _shared({("a", 0): "method 'a', round 1: no", ("b", 0): "method 'b', round 1: no"})
     ['a, seed 0; b, seed 0: round 1: no']
     """
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for (label, seed), message in faults.items():
-        groups.setdefault(without_method(message, label), []).append((label, seed))
+    groups = grouped((without_method(message, run[0]), run) for run, message in faults.items())
     return [
         f"{'; '.join(f'{label}, seed {seed}' for label, seed in runs)}: {cause if len(runs) > 1 else faults[runs[0]]}"
         for cause, runs in groups.items()
@@ -151,7 +149,7 @@ def go_on(
     path: Path,
     changes: Overrides = (),
     *,
-    new_seeds: int = 0,
+    new_seeds: int | None = None,
     device: DeviceName = "auto",
     listeners: Sequence[Listener] = (),
     trust: bool = False,
@@ -159,18 +157,21 @@ def go_on(
     """Go on with a finished run; the result is identical byte for byte to that of a run with the changes.
 
     ``changes`` are a larger number ``training.rounds``, larger ``budgets`` or ``stop: rounds``. Training goes on from
-    the checkpoint that the run kept, or else starts again. With ``new_seeds``, as many seeds are added instead. The
-    finished run stays readable until all runs are done. If it is interrupted, :func:`resume` continues. ``device``
-    should be that of the present run; ``trust`` is as for :func:`resume`.
+    the checkpoint that the run kept, or else starts again. With ``new_seeds``, as many whole numbers after the highest
+    seed are added instead, and the present runs are not executed again. The finished run stays readable until all runs
+    are done. If it is interrupted, :func:`resume` continues. ``device`` should be that of the present run; ``trust`` is
+    as for :func:`resume`.
 
     Raises:
         UserError: the run cannot go on with these changes.
         RunsFailed, NotWritten: as for :func:`run`.
     """
+    if new_seeds is not None and not 1 <= new_seeds <= MOST_NEW_SEEDS:
+        raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {new_seeds}", file="--add-seeds")
     path = path.absolute()
     check_finished(path)
     with extended_run.locked(path):
-        advice = extended_run.begin(path, changes, new_seeds, device, trust=trust)
+        advice = extended_run.begin(path, changes, new_seeds or 0, device, trust=trust)
         for listener in listeners if advice else ():
             listener.advised(advice)
         try:
@@ -193,19 +194,6 @@ def _finish_longer(path: Path, listeners: Sequence[Listener], *, trust: bool) ->
                 listener.advised("the end of the finished run changed its earlier rounds: it is trained from its start")
             _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
     extended_run.adopt(path)
-
-
-def add_seeds(
-    path: Path, count: int, *, device: DeviceName = "auto", listeners: Sequence[Listener] = (), trust: bool = False
-) -> Path:
-    """Add seeds to a finished run; the result is identical byte for byte to that of a run with all these seeds.
-
-    The new seeds are the ``count`` whole numbers after the highest present one. The present runs are not executed
-    again. See :func:`go_on`.
-    """
-    if not 1 <= count <= MOST_NEW_SEEDS:
-        raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
-    return go_on(path, new_seeds=count, device=device, listeners=listeners, trust=trust)
 
 
 def _continue(directory: RunDirectory, path: Path, listeners: Sequence[Listener], *, trust: bool) -> Path:
@@ -344,21 +332,13 @@ class _ScenarioRuns(Runs):
         with self._core(seed, data) as core:
             for label, cost in zip(labels, costs, strict=True):
                 self._check_inputs()
-                one = partial(self._run, label, world, cost, core, data)
-                self.one(label, seed, one)
+                self.one(label, seed, partial(self._run, label, world, cost, core, data))
 
     def _run(
         self, label: str, world: SharedWorld, costs: StepCosts, core: TrainingCore | None, data: FederatedData | None
     ) -> tuple[SeedResult, Iterable[StepKey]]:
-        one = OneRun(
-            self._chosen,
-            self._chosen.method(label),
-            world,
-            costs,
-            self.directory.paths,
-            listeners=self.listeners,
-            testbed=self._testbed,
-        )
+        method, paths, listeners = self._chosen.method(label), self.directory.paths, self.listeners
+        one = OneRun(self._chosen, method, world, costs, paths, listeners=listeners, testbed=self._testbed)
         entry = one.timed() if core is None or data is None else one.trained(core, data)
         self.fault = self.fault or one.fault
         return entry, sorted(costs.used)

@@ -135,7 +135,6 @@ class _Updates(Listener):
         self.aggregated: list[list[int]] = []
 
     def events(self, rows: list[Event]) -> None:
-        """Process the next rows of the log."""
         self.aggregated += [event.facts["clients"] for event in rows if event.kind == "aggregation"]
 
 

@@ -150,7 +150,6 @@ class Observation(Listener):
         return total
 
     def events(self, rows: list[Event]) -> None:
-        """Process events of the log."""
         self.log += rows
         for event in rows:
             if event.kind == "work":

@@ -187,7 +187,6 @@ class HeldSelector(Selector):
         self._cohorts = cohorts
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """The same clients as in the finished run."""
         held = self._cohorts.get(round)
         return available[:cohort] if held is None else np.array(held, np.int64)
 
@@ -199,6 +198,5 @@ class HeldScheduler(BlockScheduler):
         self._alphas = alphas
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """The same blocks as in the finished run."""
         held = self._alphas.get(round, {})
         return {client: held.get(client, 1) for client in cohort}

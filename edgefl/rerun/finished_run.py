@@ -42,7 +42,6 @@ class ReplayedLearner(RecordedLearner):
         self._same: set[tuple[int, int]] = set()
 
     def submit(self, job: TrainingJob) -> None:
-        """Keep the job until it is aggregated."""
         self._submitted[job.id.client, job.id.dispatch] = job
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
@@ -125,18 +124,18 @@ class FinishedRun:
         trained_on = {DATA: self._known_inputs[DATA]} if DATA in self._known_inputs else {}
         return digests(found) | trained_on
 
-    def recording(self, label: str, seed: int, *, untrained: bool = False) -> Recording:
-        """The recorded training of one method with one seed; ``untrained`` accepts a run after ``--no-train``."""
-        recording = read_recording(self.paths.of(label, seed).events)
-        if recording.reason == "fault" or not (recording.evaluations or untrained):
-            what = "a fault ended it" if recording.reason == "fault" else "it has no training"
-            message = f"{what}, so there is nothing to replay"
-            raise UserError(message, file=str(self.path), field=f"{label}, seed {seed}")
-        return recording
-
     def recordings(self, label: str, *, untrained: bool = False) -> dict[int, Recording]:
-        """Those of a method by seed; UserError if one cannot be replayed."""
-        return {each.seed: self.recording(label, each.seed, untrained=untrained) for each in self.entries[label]}
+        """The recorded training of a method by seed; UserError if one cannot be replayed.
+
+        ``untrained`` accepts a run after ``--no-train``.
+        """
+        found = {each.seed: read_recording(self.paths.of(label, each.seed).events) for each in self.entries[label]}
+        for seed, recording in found.items():
+            if recording.reason == "fault" or not (recording.evaluations or untrained):
+                what = "a fault ended it" if recording.reason == "fault" else "it has no training"
+                message = f"{what}, so there is nothing to replay"
+                raise UserError(message, file=str(self.path), field=f"{label}, seed {seed}")
+        return found
 
     @cached_property
     def worlds(self) -> dict[int, SharedWorld]:

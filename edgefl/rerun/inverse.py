@@ -274,31 +274,25 @@ def _of_method(
     return {**found, "spent": most, "needs_training": timed, "answers": answers}
 
 
-class Interval(NamedTuple):
-    """The two sides of a boundary; ``met`` is ``None`` if not even the easiest factor meets the condition."""
-
-    met: float | None
-    missed: float
-
-
-def boundary(fails: Callable[[float], object], *, easiest: float, missed: float, precision: float = 0.01) -> Interval:
+def boundary(fails: Callable[[float], object], *, easiest: float, missed: float) -> tuple[float | None, float]:
     """Search the boundary between the factors that meet a condition and those that do not, by bisection in logarithms.
 
-    It is met at ``easiest`` if anywhere, and not at ``missed``; the two factors of the result differ by ``precision``.
+    It is met at ``easiest`` if anywhere, and not at ``missed``; the two factors of the result differ by 1 %. The first
+    is ``None`` if not even ``easiest`` meets the condition.
 
-    >>> interval = boundary(lambda factor: factor < 0.3, easiest=1000, missed=0.001)
-    >>> 0.297 < interval.missed < 0.3 <= interval.met < 0.303
+    >>> met, missed = boundary(lambda factor: factor < 0.3, easiest=1000, missed=0.001)
+    >>> 0.297 < missed < 0.3 <= met < 0.303
     True
     >>> boundary(lambda factor: factor < 2000, easiest=1000, missed=0.001)
-    Interval(met=None, missed=1000)
+    (None, 1000)
     """
     if fails(easiest):
-        return Interval(None, easiest)
+        return None, easiest
     met = easiest
-    while max(met, missed) > (1 + precision) * min(met, missed):
+    while max(met, missed) > 1.01 * min(met, missed):
         middle = math.sqrt(met * missed)
         if fails(middle):
             missed = middle
         else:
             met = middle
-    return Interval(met, missed)
+    return met, missed

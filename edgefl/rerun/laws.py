@@ -16,6 +16,7 @@ from edgefl.record.events import Event
 from edgefl.record.figures import QUANTITIES, Totals, figure
 from edgefl.record.kinds import CONTINUED, EventKind
 from edgefl.record.summary import SeedResult
+from edgefl.wording import grouped
 
 TOLERANCE = 1e-9
 """Relative difference that rounding may cause in a sum or a product of float64 numbers."""
@@ -42,10 +43,7 @@ class Record:
 
     @cached_property
     def by_kind(self) -> dict[EventKind, list[Event]]:
-        kinds: dict[EventKind, list[Event]] = {}
-        for event in self.events:
-            kinds.setdefault(event.kind, []).append(event)
-        return kinds
+        return grouped((event.kind, event) for event in self.events)
 
     def of(self, *kinds: EventKind) -> Iterator[Event]:
         """Events of these kinds, in order of kinds, then of time."""

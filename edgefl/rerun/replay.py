@@ -5,7 +5,7 @@ A budget that ends a run reads the clock only at its end, so a replay uses the t
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from edgefl.data.attackers import attack_of
@@ -111,18 +111,15 @@ class Replay:
                 # The last model is the same, and so are all measurements of it.
                 measured = before.model_fields_set & {"clients", "personalisation"}
                 entry = entry.model_copy(update={name: getattr(before, name) for name in measured})
-                self._copy(label, seed, folder, (CLIENTS, *models))
+                run, copies = self._run.paths.of(label, seed).folder, RunPaths(folder).of(label, seed).folder
+                for name in (CLIENTS, *models):
+                    if (run / name).exists():
+                        shutil.copyfile(run / name, copies / name)
             entries[label].append(entry)
         write_costs({label: each.rows() for label, each in self._run.costs.items()}, RunPaths(folder).costs)
         inputs = {**inputs, SCENARIO: digest_of_scenario(data)}
         software, own = self._run.software, scenario.quantities
         write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, software, figures=own)
-
-    def _copy(self, label: str, seed: int, folder: Path, names: Iterable[str]) -> None:
-        run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
-        for name in names:
-            if (run.folder / name).exists():
-                shutil.copyfile(run.folder / name, copies.folder / name)
 
 
 def _check_changeable(changes: Overrides) -> None:

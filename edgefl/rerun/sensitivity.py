@@ -50,14 +50,10 @@ def write_sensitivity(
     for label in run.labels:
         try:
             recordings = run.recordings(label, untrained=untrained)
-        except UserError as error:
-            refused[label] = str(error)
-            continue
-        if decided := sorted({what for recording in recordings.values() for _, what, _ in recording.timed}):
-            held[label] = decided
-        rounds = {entry.seed: entry.rounds for entry in run.entries[label]}
-        tables[label] = []
-        try:
+            if decided := sorted({what for recording in recordings.values() for _, what, _ in recording.timed}):
+                held[label] = decided
+            rounds = {entry.seed: entry.rounds for entry in run.entries[label]}
+            tables[label] = []
             for seed, recording in recordings.items():
                 for condition in conditions:
                     rows = _retimed(run.setup(label, seed, recording), recording, rounds[seed], condition)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefl import shipped
 from edgefl.data.location import data_root
@@ -22,10 +22,10 @@ from edgefl.scenario.overrides import (
     anchored,
     blaming_changes,
     code_in,
+    each_at,
     overridden,
     parse_overrides,
 )
-from edgefl.scenario.removed import without_removed
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
 from edgefl.validation import shown, validated
@@ -132,8 +132,52 @@ def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: P
     root = changed["data"].get("root") if isinstance(changed.get("data"), Mapping) else None
     changed = anchored(changed, data_root(root if isinstance(root, str) else None), only_files=True)
     _refuse_not_finite(changed)
-    without_removed(changed)
+    for option in REMOVED:
+        for container, key in each_at(changed, option.path.split(".")):
+            option.leave(container, key)
     return changed
+
+
+class Removed(NamedTuple):
+    """An option that earlier builds had or, with ``choice``, one value of an option.
+
+    Run directories contain every option: a value in ``unused`` had no effect, and its key is ignored.
+    """
+
+    path: str  # dotted; * is any key or index
+    instead: str
+    unused: tuple[Any, ...] = (None,)
+    choice: str | None = None
+
+    def leave(self, container: Any, key: Any) -> None:
+        """Drop the option from its mapping; UserError if its value had an effect."""
+        value = container[key]
+        if self.choice is None and value in self.unused:
+            del container[key]
+        elif self.choice in (None, value):
+            what = "this option" if self.choice is None else f"the choice '{value}'"
+            raise UserError(f"{what} was removed; instead: {self.instead}", field=self.path)
+
+
+_TRANSPORT = "network.transport"
+REMOVED = (
+    Removed("data.feature_skew.kind", "noise, or data of your own", choice="brightness"),
+    Removed("data.feature_skew.kind", "noise, or data of your own", choice="shift"),
+    Removed("data.feature_skew.levels", "noise that grows with the client's number", ("graded",)),
+    Removed("training.engine.convolutions", "kind: sequential where grouped convolutions are slow", ("grouped",)),
+    Removed("sweep.halving", "optuna, or fewer settings (random)"),
+    Removed(f"{_TRANSPORT}.header_bytes", "packet_bytes, of which 52 are headers", (52,)),
+    Removed(f"{_TRANSPORT}.framing_bytes", "capacities of links without what frames take", (0,)),
+    Removed(f"{_TRANSPORT}.restart_idle", "keep_alive; slow start begins again after an idle time", (True,)),
+    Removed(f"{_TRANSPORT}.window", "links with the rate that the window allows"),
+    Removed(f"{_TRANSPORT}.loss", "links with the rate that transfers reach in spite of losses", (0,)),
+    Removed(f"{_TRANSPORT}.acknowledge_every", "initial_window; each packet is acknowledged", (1,)),
+    Removed(f"{_TRANSPORT}.queue_spread", "queue: fifo, with a spread of 0.4", (0.4,)),
+    Removed(f"{_TRANSPORT}.timeouts.factor", "first_wait; each further wait is 1.6 times longer", (1.6,)),
+    Removed(f"{_TRANSPORT}.timeouts.longest_wait", "first_wait; no wait is longer than 2 min", (120,)),
+    Removed(f"{_TRANSPORT}.timeouts.jitter", "first_wait; waits differ by up to 20 %", (0.2,)),
+)
+"""A scenario that sets one of them is refused by a sentence that names what replaces it."""
 
 
 def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool = True) -> Scenario:

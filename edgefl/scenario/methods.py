@@ -14,7 +14,7 @@ from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
 from edgefl.scheduling.blocks.base import BlockSchedulerSpec
 from edgefl.user_code import UserCode
-from edgefl.validation import shown, validated
+from edgefl.validation import first_repeated, shown, validated
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,10 @@ def read_methods(value: Any) -> tuple[ScenarioMethod, ...]:
     )
     # Some file systems do not distinguish FedAvg and fedavg.
     labels = [method.label.casefold() for method in methods]
-    for index, label in enumerate(labels):
-        if label in labels[:index]:
-            raise UserError(
-                f"the label '{methods[index].label}' is used by methods.{labels.index(label)}; set another one with "
-                "`as`",
-                field=f"methods.{index}",
-            )
+    if (repeated := first_repeated(labels)) is not None:
+        label, index = repeated
+        used = f"the label '{methods[index].label}' is used by methods.{labels.index(label)}"
+        raise UserError(f"{used}; set another one with `as`", field=f"methods.{index}")
     return methods
 
 

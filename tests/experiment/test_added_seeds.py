@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import add_seeds, is_interrupted, resume, run
+from edgefl.experiment import go_on, is_interrupted, resume, run
 from edgefl.record import names
 from edgefl.record.events import Listener
 from edgefl.report import RunResult
@@ -51,7 +51,7 @@ def small_run(finished, tmp_path):
 
 
 def test_new_seeds_give_the_bytes_of_a_run_that_had_them_from_the_start(finished, small_run):
-    assert tree(add_seeds(small_run, 2)) == tree(finished[3])
+    assert tree(go_on(small_run, new_seeds=2)) == tree(finished[3])
     assert verify(small_run) == []
 
 
@@ -59,7 +59,7 @@ def test_new_seeds_give_the_bytes_of_a_run_that_had_them_from_the_start(finished
 def test_the_present_runs_are_not_executed_again(small_run):
     runs = Runs()
     before = {path: path.stat().st_mtime_ns for path in small_run.rglob("seed-4/*")}
-    add_seeds(small_run, 1, listeners=[runs])
+    go_on(small_run, new_seeds=1, listeners=[runs])
     assert runs.begun == [(label, 5) for label in ("scaffold", "overlapped")]
     assert {path: path.stat().st_mtime_ns for path in small_run.rglob("seed-4/*")} == before
 
@@ -69,27 +69,27 @@ def test_the_present_runs_are_not_executed_again(small_run):
 def test_an_interrupted_extension_goes_on_and_the_former_result_stays_readable(finished, small_run, after):
     before = tree(small_run)
     with pytest.raises(KeyboardInterrupt):
-        add_seeds(small_run, 2, listeners=[Stop(after)])
+        go_on(small_run, new_seeds=2, listeners=[Stop(after)])
     assert is_interrupted(small_run)
     assert RunResult(small_run).seeds == [4]
     assert verify(small_run) == []
     assert {name: content for name, content in tree(small_run).items() if name in before} == before
     with pytest.raises(UserError, match="contains an interrupted run; to continue: edgefl simulate --resume"):
-        add_seeds(small_run, 2)
+        go_on(small_run, new_seeds=2)
     assert tree(resume(small_run)) == tree(finished[3])
 
 
 @pytest.mark.full
 def test_times_under_other_conditions_are_removed_with_the_former_summary(small_run):
     (small_run / names.SENSITIVITY).write_bytes(b"of one seed")
-    add_seeds(small_run, 1)
+    go_on(small_run, new_seeds=1)
     assert not (small_run / names.SENSITIVITY).exists()
 
 
 def refused(folder, *texts, **options):
     before = tree(folder)
     with pytest.raises(UserError) as error:
-        add_seeds(folder, 1, **options)
+        go_on(folder, new_seeds=1, **options)
     for text in texts:
         assert text in str(error.value)
     assert tree(folder) == before
@@ -120,4 +120,4 @@ def test_what_cannot_be_extended_is_refused_and_stays_as_it_is(small_run, tmp_pa
 @pytest.mark.parametrize("count", [0, -1, 1000 + 1])
 def test_the_number_of_new_seeds_is_limited(small_run, count):
     with pytest.raises(UserError, match=f"expected 1 to {1000} new seeds, found {count}"):
-        add_seeds(small_run, count)
+        go_on(small_run, new_seeds=count)

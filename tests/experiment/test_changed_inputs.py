@@ -6,7 +6,7 @@ import json
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import add_seeds, resume, run
+from edgefl.experiment import go_on, resume, run
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.input_file import EXISTS, input_files
 from edgefl.record.names import SCENARIO, STATE, SUMMARY
@@ -162,7 +162,7 @@ def test_a_run_of_a_build_with_other_keys_goes_on_and_is_verified_and_replayed(s
     assert {name for name in found if found[name] != expected[name]} == {SCENARIO, SUMMARY}
     assert verify(folder) == []
     assert verify(replay(folder, {}, out=tmp_path / "replayed")) == []
-    assert verify(add_seeds(folder, 1)) == []
+    assert verify(go_on(folder, new_seeds=1)) == []
 
 
 @pytest.mark.full
