@@ -23,7 +23,7 @@ Rounding = Literal["up", "down"]
 
 
 def kept_count(count: int, share: float, rounding: Rounding = "up") -> int:
-    """How many of ``count`` channels or blocks a part of that share has: ⌈share · count⌉ or ⌊share · count⌋, at least 1.
+    """The channels or blocks, of ``count``, in a part of that share: ⌈share · count⌉ or ⌊share · count⌋, at least one.
 
     >>> kept_count(10, 0.25), kept_count(10, 0.25, "down"), kept_count(10, 0.7), kept_count(3, 0.1, "down")
     (3, 2, 7, 1)
