@@ -86,9 +86,11 @@ def noise(size: int, seed: int) -> Tensor:
     return drawn.repeat(-(-size // max(len(drawn), 1)))[:size]
 
 
-def drawn_inputs(shape: Sequence[int], type: torch.dtype, tokens: int | None = None) -> Tensor:
+def drawn_inputs(
+    shape: Sequence[int], type: torch.dtype, tokens: int | None = None, generator: torch.Generator | None = None
+) -> Tensor:
     """Random inputs, or tokens, by default the first one."""
-    generator = torch.Generator().manual_seed(0)
+    generator = generator or torch.Generator().manual_seed(0)
     if type.is_floating_point:
         return torch.randn(shape, generator=generator)
     return torch.randint(tokens or 1, shape, generator=generator)

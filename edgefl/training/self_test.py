@@ -12,7 +12,7 @@ from edgefl.methods.parts.local_step import local_step
 from edgefl.methods.parts.objective import Batch, Context
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.models.block_model import BlockModel
-from edgefl.models.comparison import close, noise, perturbed
+from edgefl.models.comparison import close, drawn_inputs, noise, perturbed
 from edgefl.models.layout import matching, switch, tensors_of
 from edgefl.models.mode import using
 from edgefl.models.pretrained import state_of
@@ -80,10 +80,7 @@ def refusal(model: BlockModel) -> str | None:
 
 def _batch(model: BlockModel, seed: int) -> Batch:
     generator, task, shape = torch.Generator().manual_seed(seed), model.task, (SAMPLES, *model.sample_shape)
-    if model.input_type.is_floating_point:
-        inputs = torch.randn(shape, generator=generator)
-    else:
-        inputs = torch.randint(model.tokens or 1, shape, generator=generator)
+    inputs = drawn_inputs(shape, model.input_type, model.tokens, generator)
     several = 2 if task.label_type.is_floating_point else model.classes
     of_labels = (SAMPLES, *task.label_shape(model.classes, model.sample_shape))
     labels = torch.randint(several, of_labels, generator=generator)
