@@ -99,10 +99,7 @@ class Accounts:
         self.totals = Totals()
         self.charges = Charges([each.battery for each in fleet.profiles], fleet.group, seed)
         self.stopped: simpy.Event = env.event()
-        self._env = env
-        self._log = log
-        self._limits = limits
-        self._goes_on = goes_on
+        self._env, self._log, self._limits, self._goes_on = env, log, limits, goes_on
 
     def drew(self, client: int, joules: float) -> None:
         self.totals.charge("joules", joules)
