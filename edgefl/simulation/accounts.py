@@ -64,8 +64,7 @@ class Limits:
     ) -> None:
         self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
         self.targets = [Target(value) for value in targets]
-        self.metric = metric
-        self._smoothed = smoothed
+        self.metric, self._smoothed = metric, smoothed
 
     @property
     def seconds(self) -> Budget | None:

@@ -48,7 +48,9 @@ class Digits(DataSpec):
         bunch = load_digits()
         originals, labels = bunch.images.astype(np.int64), bunch.target.astype(np.int64)
         training, test = _split(labels)
-        sources = _copied(training, labels)
+        # The original of each training image: each class's originals, repeated until there are enough.
+        own = [training[labels[training] == label] for label in range(CLASSES)]
+        sources = np.concatenate([np.resize(each, TRAINING_IMAGES) for each in own])
         first = np.zeros(len(sources), dtype=bool)
         first[np.unique(sources, return_index=True)[1]] = True
         maps = np.where(first[:, None, None], _ENLARGING, _distortions(len(sources)))
@@ -65,11 +67,6 @@ def _split(labels: Integers) -> tuple[Integers, Integers]:
     order = np.argsort(generator(_SEED, "digits test").random(len(labels)), kind="stable")
     test = np.concatenate([order[labels[order] == label][:TEST_ORIGINALS] for label in range(CLASSES)])
     return np.setdiff1d(np.arange(len(labels)), test), np.sort(test)
-
-
-def _copied(training: Integers, labels: Integers) -> Integers:
-    """The original of each training image: each class's originals, repeated until there are enough."""
-    return np.concatenate([np.resize(training[labels[training] == label], TRAINING_IMAGES) for label in range(CLASSES)])
 
 
 def _distortions(count: int) -> NDArray[np.float64]:
