@@ -214,9 +214,8 @@ def channel_statistics(pixels: Samples) -> tuple[tuple[float, ...], tuple[float,
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(pixels.inputs.shape[1]):
-        histogram = np.zeros(256, dtype=np.int64)
-        for start in range(0, len(pixels.inputs), 4096):
-            histogram += np.bincount(pixels.inputs[start : start + 4096, channel].ravel(), minlength=256)
+        parts = (pixels.inputs[start : start + 4096, channel] for start in range(0, len(pixels.inputs), 4096))
+        histogram = np.sum([np.bincount(part.ravel(), minlength=256) for part in parts], axis=0)
         share = histogram / histogram.sum()
         mean = float(share @ values)
         means.append(mean)

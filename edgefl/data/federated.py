@@ -85,14 +85,9 @@ def load_federated(
     With ``split="validation"``, the held-out samples are removed from training. If the inputs have more bytes than
     ``room``, they stay in main memory, and each batch is copied to the device.
     """
-    train, test = load(spec)
-    validation = None
-    if split == "validation":
-        train, validation = _held_out(spec, train)
-    strata, count = train.strata, train.stratum_count
-    shards = spec.partition.split(strata, count, spec.clients, generator(seed, "partition"), train.owner)
+    train, test, validation, shards = _divided(spec, seed, split)
     _check_sizes(shards.sizes)
-    label_counts = shards.label_counts(strata, count)
+    label_counts = shards.label_counts(train.strata, train.stratum_count)
     evaluated = test if validation is None else validation
     evaluation_shards = None
     if spec.test == "partitioned":
@@ -124,13 +119,19 @@ def load_federated(
     )
 
 
-def _held_out(spec: DataSpec, train: Dataset) -> tuple[Dataset, Dataset]:
-    """The samples to train on, and those that are held out for validation."""
-    kept, held = held_out(train.strata, train.origin, spec.validation, owners_of_clients(spec, train))
-    if not len(held):
-        message = "no sample can be held out, as each client (or class) has only one; expected evaluation.split: test"
-        raise UserError(message, field="data.validation")
-    return train.part(kept), train.part(held)
+def _divided(spec: DataSpec, seed: int, split: Split) -> tuple[Dataset, Dataset, Dataset | None, Shards]:
+    """The samples to train on, to test on and, for that split, to validate on; and the clients' shards of the first."""
+    (train, test), validation = load(spec), None
+    if split == "validation":
+        kept, held = held_out(train.strata, train.origin, spec.validation, owners_of_clients(spec, train))
+        if not len(held):
+            message = (
+                "no sample can be held out, as each client (or class) has only one; expected evaluation.split: test"
+            )
+            raise UserError(message, field="data.validation")
+        train, validation = train.part(kept), train.part(held)
+    strata, rng = train.strata, generator(seed, "partition")
+    return train, test, validation, spec.partition.split(strata, train.stratum_count, spec.clients, rng, train.owner)
 
 
 def _check_sizes(sizes: Integers) -> None:
@@ -180,11 +181,7 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     [2400, 2400, 2400, 2400, 2400]
     """
     if spec.partition.by_owner or split == "validation":
-        train, _ = load(spec)
-        if split == "validation":
-            train, _ = _held_out(spec, train)
-        strata, count, rng = train.strata, train.stratum_count, generator(seed, "partition")
-        sizes = spec.partition.split(strata, count, spec.clients, rng, train.owner).sizes
+        sizes = _divided(spec, seed, split)[-1].sizes
     else:
         class_sizes = np.array(spec.describe().train, dtype=np.int64)
         sizes = spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

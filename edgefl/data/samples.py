@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.tasks.base import Task
-from edgefl.tasks.classification import Classification
 
 Kind = Literal["images", "numbers", "tokens"]
 """The kinds of inputs: images of bytes, float32 numbers, or integers such as the numbers of characters."""
@@ -92,9 +91,8 @@ def in_terms_of(task: Task, answer: object) -> Description:
     return replace(known, classes=outputs, train=(sum(known.train),), test=(sum(known.test),))
 
 
-def described(train: Samples, test: Samples, task: Task | None = None) -> Description:
+def described(train: Samples, test: Samples, task: Task) -> Description:
     """The description of samples that have been read; mean and deviation are not set."""
-    task = task or Classification()
     if task.classes:
         outputs = rows = train.classes or int(max(part.labels.max() for part in (train, test))) + 1
     else:
@@ -117,16 +115,13 @@ class WrongSamples(WrongAnswer):
         self.split = split
 
 
-def checked_samples(
-    answer: object, declared: Description | None = None, task: Task | None = None
-) -> tuple[Samples, Samples]:
+def checked_samples(answer: object, declared: Description | None, task: Task) -> tuple[Samples, Samples]:
     """The training and the test samples that :meth:`DataSpec.read <edgefl.data.spec.DataSpec.read>` returned.
 
     Labels are those of the task; inputs are unchanged. The description ``declared`` is in terms of the task, too.
     """
     if not isinstance(answer, tuple) or [type(each) for each in answer] != [Samples, Samples]:
         raise WrongAnswer(f"read returned {one_line(answer)}; expected the training and the test data as Samples")
-    task = task or Classification()
     train, test = (_checked(part, split, task) for part, split in zip(answer, ("training", "test"), strict=True))
     known, like = declared or described(train, test, task), "as declared" if declared else "as in the training data"
     for part, split, counts in ((train, "training", known.train), (test, "test", known.test)):

@@ -246,8 +246,5 @@ def data_set(value: Any) -> DataSpec:
 
 def data_sets_schema() -> dict[str, Any]:
     """The JSON schema of ``data``, with the options of every data set."""
-    return {"oneOf": list(DATA_SETS.of_each(_schema).values())}
-
-
-def _schema(name: str, part: type[DataSpec]) -> dict[str, Any]:
-    return tagged(part.model_json_schema(mode="validation"), "name", name, part)
+    each = DATA_SETS.of_each(lambda name, part: tagged(part.model_json_schema(mode="validation"), "name", name, part))
+    return {"oneOf": list(each.values())}

@@ -37,9 +37,7 @@ class Node:
     """Sends and receives for one node of the topology."""
 
     def __init__(self, name: str, control: asyncio.StreamWriter, congestion_control: str = "") -> None:
-        self._name = name
-        self._congestion_control = congestion_control
-        self._control = control
+        self._name, self._control, self._congestion_control = name, control, congestion_control
         self._idle: dict[str, list[socket.socket]] = {}
         self._sending: dict[int, asyncio.Task[None]] = {}
         self._handed_over: dict[socket.socket, int] = {}  # the kernel has the whole transfer, and may still send it

@@ -28,12 +28,8 @@ class RealNetwork:
     def __init__(
         self, env: Clock, topology: Topology, *, observer: FlowObserver, transport: Transport, carrier: RealLinks
     ) -> None:
-        self.env = env
-        self.topology = topology
-        self.route = router(topology)
-        self._observer = observer
-        self._transport = transport
-        self._carrier = carrier
+        self.env, self.topology, self.route = env, topology, router(topology)
+        self._observer, self._transport, self._carrier = observer, transport, carrier
         self._capacity = list(topology.capacity)
         self._announced: dict[int, float] = {}
         self._processes: dict[int, CapacityProcess] = {}

@@ -29,8 +29,7 @@ class Routing:
     """The routes, delays and windows of a plan."""
 
     def __init__(self, wiring: Wiring, settings: LinkSettings) -> None:
-        self._wiring = wiring
-        self._settings = settings
+        self._wiring, self._settings = wiring, settings
         self._number = {node: number for number, node in enumerate(wiring.nodes)}
         self._seconds = {
             pair: sum(link.latency for link in route) * settings.dilation for pair, route in wiring.routes.items()

@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from edgefl.flower.thread_scheduler import ThreadScheduler
 from edgefl.randomness import integer_seed
-from edgefl.simulation.clock import Clock
+
+if TYPE_CHECKING:
+    from edgefl.flower.grid import AppRun
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 """Messages carry times of the calendar; a time of 0 would need fewer bytes than a real one."""
@@ -43,17 +44,6 @@ def sleep(seconds: float) -> None:
     (_really if _present is None else _present.sleep)(seconds)
 
 
-class TimedRun(Protocol):
-    """A run whose time an app's clock shows; both calls let time pass."""
-
-    env: Clock
-    threads: ThreadScheduler
-
-    def sleep(self, seconds: float) -> None: ...
-
-    def wait_for_nodes(self, seconds: float) -> None: ...
-
-
 class AppTime:
     """The clock of an app.
 
@@ -65,13 +55,13 @@ class AppTime:
     """
 
     def __init__(self) -> None:
-        self.run: TimedRun | None = None
+        self.run: AppRun | None = None
         self.called = False
         self._in_client: int | None = None
         self._slept = 0.0
 
     @property
-    def running(self) -> TimedRun:
+    def running(self) -> AppRun:
         assert self.run is not None, "the app runs before its world exists"
         return self.run
 

@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -45,8 +45,7 @@ class Agenda:
     """
 
     def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:
-        self._env = env
-        self._settle = settle
+        self._env, self._settle = env, settle
         self._entries: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._order = itertools.count()
         self._armed_for = math.inf
@@ -135,6 +134,7 @@ class Flow(simpy.Event):
         return f"<Flow {self.id}: {self.source} to {self.target}, {self.bytes:g} bytes>"
 
 
+@dataclass(eq=False)
 class Multicast:
     """Flows that carry the same payload from one node: a tree of links that carries it once, at one rate for all.
 
@@ -143,12 +143,11 @@ class Multicast:
     what all members have in common: source, time and payload.
     """
 
-    def __init__(self, number: int, key: Hashable) -> None:
-        self.id = number
-        self.key = key
-        self.members: dict[int, Flow] = {}
-        self.starts = 0.0
-        self.joined = False
+    id: int
+    key: Hashable
+    members: dict[int, Flow] = field(default_factory=dict)
+    starts: float = 0.0
+    joined: bool = False
 
     def add(self, flow: Flow) -> None:
         flow.multicast = self.id

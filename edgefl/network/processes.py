@@ -6,6 +6,7 @@ import bisect
 import copy
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -93,28 +94,25 @@ class StepTrace:
         return (cycle * self.period if cycle else 0.0) + self.times[step] - self.offset
 
 
+@dataclass(frozen=True, slots=True)
 class SteppedProcess:
     """One client's row of capacities that change together, every ``step`` seconds.
 
     ``at_step`` returns all clients' capacities during a step (from 0), bit/s.
     """
 
-    __slots__ = ("_at_step", "_client", "_step")
-
-    def __init__(self, step: float, at_step: Callable[[int], NDArray[np.float64]], client: int) -> None:
-        self._step, self._at_step, self._client = step, at_step, client
+    step: float
+    at_step: Callable[[int], NDArray[np.float64]]
+    client: int
 
     def value(self, seconds: float) -> float:
-        return float(self._at_step(self._number(seconds))[self._client])
+        return float(self.at_step(self._number(seconds))[self.client])
 
     def next_change(self, seconds: float) -> float:
         """The end of the present step, or of all steps shorter than the resolution of a float at that time."""
-        return max((self._number(seconds) + 1) * self._step, math.nextafter(seconds, math.inf))
+        return max((self._number(seconds) + 1) * self.step, math.nextafter(seconds, math.inf))
 
     def _number(self, seconds: float) -> int:
-        step = self._step
-        number = int(seconds / step)
+        number = int(seconds / self.step)
         # Steps begin at the rounded value of number * step; the quotient may be off by one.
-        if (number + 1) * step <= seconds:
-            return number + 1
-        return number - 1 if number * step > seconds else number
+        return number + ((number + 1) * self.step <= seconds) - (number * self.step > seconds)

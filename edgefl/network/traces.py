@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -37,17 +37,12 @@ def _known_unit(unit: str) -> str:
     return unit
 
 
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str | int) else value
-
-
-Text = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+Text = Annotated[str, BeforeValidator(lambda it: str(it) if type(it) is int else it, json_schema_input_type=str | int)]
 """A cell; a whole number may be written without quotes."""
-Names = Annotated[tuple[Text, ...], BeforeValidator(_as_list, json_schema_input_type=Text | list[Text])]
+Names = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(lambda it: [it] if isinstance(it, str | int) else it, json_schema_input_type=Text | list[Text]),
+]
 
 
 class TraceColumns(Options):

@@ -64,8 +64,7 @@ class Limits:
     ) -> None:
         self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
         self.targets = [Target(value) for value in targets]
-        self.metric = metric
-        self._smoothed = smoothed
+        self.metric, self._smoothed = metric, smoothed
 
     @property
     def seconds(self) -> Budget | None:
@@ -99,10 +98,7 @@ class Accounts:
         self.totals = Totals()
         self.charges = Charges([each.battery for each in fleet.profiles], fleet.group, seed)
         self.stopped: simpy.Event = env.event()
-        self._env = env
-        self._log = log
-        self._limits = limits
-        self._goes_on = goes_on
+        self._env, self._log, self._limits, self._goes_on = env, log, limits, goes_on
 
     def drew(self, client: int, joules: float) -> None:
         self.totals.charge("joules", joules)

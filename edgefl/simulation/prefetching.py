@@ -81,10 +81,7 @@ class CellPrefetch:
     ) -> None:
         self.parts = tuple(dict.fromkeys(part for parts in early.values() for part in parts))
         self.passed: dict[int, Prefetch] = {}
-        self._world = world
-        self._early = early
-        self._round = round
-        self._present = present
+        self._world, self._early, self._round, self._present = world, early, round, present
         # The round may begin, and number its jobs, before the cell has the parts that it forwards.
         self._dispatches = {client: world.clients[client].dispatched for client in early}
         self.delivery: Delivery = world.traffic.relay("server", node, self.parts, round)

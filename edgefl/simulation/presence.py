@@ -23,8 +23,7 @@ class Presence:
     """
 
     def __init__(self, env: Clock, fleet: FleetAssignment, seed: int, power: Power) -> None:
-        self._env = env
-        self._power = power
+        self._env, self._power = env, power
         self.attendance = Attendance(fleet, seed)
         self.accidents = Accidents(fleet, seed)
         self._down: dict[int, float] = {}

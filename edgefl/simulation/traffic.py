@@ -33,9 +33,7 @@ class Allocation:
     """Answers the network's questions (:class:`~edgefl.network.fairness.Allocator`) with a scenario's allocation."""
 
     def __init__(self, spec: BandwidthSpec, label: str) -> None:
-        self._spec = spec
-        self._label = label
-        self.round = 0
+        self._spec, self._label, self.round = spec, label, 0
 
     def __call__(self, now: float, transfers: Sequence[Progress]) -> Shares:
         asked = _arrays(now, transfers)
@@ -130,9 +128,7 @@ class Stalls:
     """
 
     def __init__(self, env: Clock, seconds: float, expired: Callable[[Flow], None]) -> None:
-        self._env = env
-        self._seconds = seconds
-        self._expired = expired
+        self._env, self._seconds, self._expired = env, seconds, expired
         self._down: set[int] = set()
         self._watches: dict[int, _Watch] = {}
 
@@ -188,11 +184,8 @@ class Traffic:
     """
 
     def __init__(self, env: Clock, setup: Setup, accounts: Accounts, testbed: Testbed | None) -> None:
-        self._env = env
-        self._log = setup.log
-        self._accounts = accounts
+        self._env, self._log, self._accounts, self._fleet = env, setup.log, accounts, setup.fleet
         self._cells_average = setup.protocol.averages_in_cells
-        self._fleet = setup.fleet
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)

@@ -98,7 +98,6 @@ class ByFile(Partition):
 
 
 def _clients_of(rows: Iterable[tuple[Any, Any]], samples: int) -> dict[int, Client]:
-    """The client of each index."""
     found: dict[int, Client] = {}
     for index, client in rows:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < samples:

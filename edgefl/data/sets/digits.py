@@ -18,6 +18,8 @@ TRAINING_IMAGES = 1200
 SIZE = 28
 ENLARGEMENT = 3.0
 """Pixels per pixel of the original: 8 become 24, with a margin of 2."""
+_ENLARGING = np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]) / ENLARGEMENT
+"""The map from a pixel's offset from the centre to the original's, without distortion, ``[1, 2, 3]``."""
 DEGREES, SCALE, SHEAR, SHIFT = 15.0, (0.85, 1.15), 0.2, 2.0
 """Maximum rotation, range of each axis's scale, maximum shear and maximum shift (pixels) of a copy, all uniform."""
 _SEED = 1797
@@ -46,12 +48,14 @@ class Digits(DataSpec):
         bunch = load_digits()
         originals, labels = bunch.images.astype(np.int64), bunch.target.astype(np.int64)
         training, test = _split(labels)
-        sources = _copied(training, labels)
+        # The original of each training image: each class's originals, repeated until there are enough.
+        own = [training[labels[training] == label] for label in range(CLASSES)]
+        sources = np.concatenate([np.resize(each, TRAINING_IMAGES) for each in own])
         first = np.zeros(len(sources), dtype=bool)
         first[np.unique(sources, return_index=True)[1]] = True
-        maps = np.where(first[:, None, None], _enlarging(1), _distortions(len(sources)))
+        maps = np.where(first[:, None, None], _ENLARGING, _distortions(len(sources)))
         train_images = warped(originals[sources], maps)
-        test_images = warped(originals[test], np.repeat(_enlarging(1), len(test), axis=0))
+        test_images = warped(originals[test], np.repeat(_ENLARGING, len(test), axis=0))
         return (
             Samples(train_images[:, None], labels[sources], origin=sources),
             Samples(test_images[:, None], labels[test]),
@@ -63,16 +67,6 @@ def _split(labels: Integers) -> tuple[Integers, Integers]:
     order = np.argsort(generator(_SEED, "digits test").random(len(labels)), kind="stable")
     test = np.concatenate([order[labels[order] == label][:TEST_ORIGINALS] for label in range(CLASSES)])
     return np.setdiff1d(np.arange(len(labels)), test), np.sort(test)
-
-
-def _copied(training: Integers, labels: Integers) -> Integers:
-    """The original of each training image: each class's originals, repeated until there are enough."""
-    return np.concatenate([np.resize(training[labels[training] == label], TRAINING_IMAGES) for label in range(CLASSES)])
-
-
-def _enlarging(count: int) -> NDArray[np.float64]:
-    """Maps from a pixel's offset from the centre to the original's, without distortion, ``[count, 2, 3]``."""
-    return np.repeat(np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]) / ENLARGEMENT, count, axis=0)
 
 
 def _distortions(count: int) -> NDArray[np.float64]:

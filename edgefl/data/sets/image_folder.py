@@ -82,7 +82,6 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _classes(folder: Path) -> list[str]:
-    """The names of the subfolders."""
     entries = _entries(folder)
     for path in entries:
         if not path.is_dir():

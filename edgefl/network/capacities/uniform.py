@@ -53,9 +53,7 @@ class _Uniform(Capacities):
 
     def at(self, round: int, clients: NDArray[np.int64]) -> NDArray[np.float64] | None:
         unit, every = self._rule
-        if unit == "seconds":
-            return None
-        return self._drawn(int(round // every))[clients]
+        return None if unit == "seconds" else self._drawn(int(round // every))[clients]
 
     def changes_at(self, round: int) -> bool:
         unit, every = self._rule

@@ -156,9 +156,7 @@ class Asynchronous:
     """
 
     def __init__(self, world: World, book: RoundBook, spec: AsynchronousSpec) -> None:
-        self.world = world
-        self.book = book
-        self._spec = spec
+        self.world, self.book, self._spec = world, book, spec
         self._decisions = Decisions(world)
         self._picks = 0
         self._free = np.ones(world.setup.clients, dtype=bool)

@@ -28,9 +28,7 @@ class RoundByRound(ABC):
     may_ask: ClassVar[bool] = False
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
-        self.world = world
-        self.book = book
-        self.spec = spec
+        self.world, self.book, self.spec = world, book, spec
         self.participants: list[Participation] = []
         self._decisions = Decisions(world, may_ask=self.may_ask, shortens=spec.late == "partial")
         self._size = min(spec.picked(world.setup.cohort), world.setup.clients)
