@@ -299,14 +299,6 @@ def test_a_name_that_two_parts_have_is_refused_with_both(installed):
         MODELS["twice"]
 
 
-SMALL = """
-name: small
-data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 40, test: 20, clients: 4}
-model: {name: cnn, width: 2}
-training: {rounds: 1, cohort: 2, local: {batch: 10, lr: 0.1}}
-fleet: [{profile: raspberry-pi-5, share: 1, link: 5g}]
-methods: [fedavg]
-""" + NETWORK.lstrip("\n")
 DATA = """
 from dataclasses import replace
 from typing import Literal
@@ -393,7 +385,8 @@ def test_a_data_set_or_a_model_that_returns_something_wrong_is_named_before_trai
         "model": ("edgefl.models", "model=mine"),
     }[noun]
     installed("mine_module", f"{code}{more}\n", {group: {"mine": "mine_module:Part"}})
-    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    scenario = TAUGHT + "model: {name: cnn, width: 2}\nmethods: [fedavg]\n" + NETWORK
+    (tmp_path / "small.yaml").write_text(scenario, encoding="utf-8")
     assert main(["simulate", "small.yaml", "--engine", "sequential", "--out", "run", "--set", setting]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert f"the {noun} 'mine' of the package mine_module 0.1 (mine_module:Part) cannot be used: " in line

@@ -81,9 +81,9 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         say(f"{figure}: figure")
         return
     if html is not None:
-        from edgefl.report.page.sections import write_page
+        from edgefl.report.page.sections import page
 
-        write_page(results, html)
+        write_output(html, page(results))
         say(f"{html}: self-contained page")
         return
     table = _table(results, layout, at or (), against, details=details)

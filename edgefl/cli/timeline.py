@@ -1,5 +1,6 @@
 """``edgefl timeline``: show one method of a run on a time axis, in a trace viewer or as a picture."""
 
+import json
 import re
 from pathlib import Path
 
@@ -20,11 +21,12 @@ def timeline(  # noqa: PLR0917  (the options of the command)
 
     The trace is in the Chrome trace-event format; open it at ui.perfetto.dev in a browser.
     """
+    from edgefl.record.paths import write_output
     from edgefl.report import RunResult
     from edgefl.report.figure_file import write_figure
     from edgefl.report.timeline.data import read_timeline
     from edgefl.report.timeline.gantt import gantt_figure
-    from edgefl.report.timeline.trace import trace_of, write_trace
+    from edgefl.report.timeline.trace import trace_of
 
     if output is None and png is None:
         raise UserError("expected an output file: -o FILE.json or --png FILE.png")
@@ -36,7 +38,7 @@ def timeline(  # noqa: PLR0917  (the options of the command)
     found, name = read_timeline(result.paths.of(method, seed).folder), f"{result.name}, {method}, seed {seed}"
     if output is not None:
         trace = trace_of(found, name, selected)
-        write_trace(trace, output)
+        write_output(output, json.dumps(trace, separators=(",", ":"), allow_nan=False))
         say(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
     if png is not None:
         number = selected[0] if selected else 1

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -27,6 +26,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.journal import Journal, LogDiffers
 from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.files import write_file
+from edgefl.models.layout import content_of
 from edgefl.record.events import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.training.job import Learner
@@ -85,8 +85,8 @@ class Checkpoints(AbstractContextManager["Checkpoints"]):
         if not manifest.exists() or json.loads(manifest.read_bytes())["bytes"] > MOST_KEPT_BYTES:
             return
         round, tensors, facts = self._read(manifest)
-        firsts: dict[tuple[object, ...], str] = {}
-        same = {name: firsts.setdefault(_content(tensor), name) for name, tensor in sorted(tensors.items())}
+        firsts: dict[str, str] = {}
+        same = {name: firsts.setdefault(content_of(tensor), name) for name, tensor in sorted(tensors.items())}
         content = json.dumps({"round": round, "facts": facts, "tensors": same}, sort_keys=True)
         write_file(path, save({name: tensors[name] for name in firsts.values()}, {"checkpoint": content}))
 
@@ -177,11 +177,6 @@ def read_kept(path: Path) -> Checkpoint:
 
 def _regular_before(round: int) -> int:
     return (round - 1) // CHECKPOINT_EVERY * CHECKPOINT_EVERY
-
-
-def _content(tensor: Tensor) -> tuple[object, ...]:
-    numbers = tensor.reshape(-1).contiguous().view(torch.uint8).numpy()
-    return tensor.dtype, tuple(tensor.shape), sha256(numbers.data).digest()
 
 
 class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):

@@ -190,7 +190,7 @@ class RunDirectory:
             self.paths.of(label, seed).clear()  # again, in case of a kill between the run's end and this line
         sound = [known for known in self.finished.values() if not known.entry.faulted]
         if len(sound) < len(self.finished):
-            self._state(sound).write(self.paths.faulted)
+            _state(self.inputs, self.software, self.choices, sound).write(self.paths.faulted)
         else:
             self.paths.faulted.unlink(missing_ok=True)
         self.paths.clear()
@@ -200,10 +200,7 @@ class RunDirectory:
         self.paths.state.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        self._state(self.finished.values()).write(self.paths.state)
-
-    def _state(self, finished: Iterable[Finished]) -> State:
-        return _state(self.inputs, self.software, self.choices, finished)
+        _state(self.inputs, self.software, self.choices, self.finished.values()).write(self.paths.state)
 
     def _state_file(self) -> Path:
         for file in (self.paths.state, self.paths.faulted):

@@ -10,7 +10,7 @@ from edgefl.record.events import Event, Listener
 from edgefl.record.figures import QUANTITIES, Floats, Totals, figures, finite, totals_of
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import columns_of
-from edgefl.record.summary import Accuracy, BudgetResult, EnsembleResult, MetricResult, SeedResult, Stop, TargetResult
+from edgefl.record.summary import BudgetResult, MetricResult, SeedResult, Stop, TargetResult, Values
 from edgefl.simulation.accounts import Budget, Target
 from edgefl.simulation.rounds import STALL_ROUNDS
 from edgefl.simulation.run import Outcome
@@ -30,7 +30,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     return SeedResult(
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
-        accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
+        accuracy=Values(**(values if metric.is_accuracy else dict.fromkeys(values))),
         metric=MetricResult(**metric._replace(title=metric.word)._asdict(), **values),
         targets=tuple(_target(target, metric, totals) for target in limits.targets),
         budgets=tuple(_budget(budget, metric) for budget in limits.budgets),
@@ -39,12 +39,12 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     )
 
 
-def _ensemble(outcome: Outcome, rounds: Mapping[str, Floats]) -> EnsembleResult | None:
+def _ensemble(outcome: Outcome, rounds: Mapping[str, Floats]) -> Values | None:
     if not math.isfinite(outcome.final.ensemble):
         return None
     known = rounds["metric_ensemble"][np.isfinite(rounds["metric_ensemble"])].tolist()
     best = outcome.limits.metric.best(*known, outcome.final.ensemble)
-    return EnsembleResult(final=outcome.final.ensemble, best=best)
+    return Values(final=outcome.final.ensemble, best=best)
 
 
 def _target(target: Target, metric: Metric, totals: Totals) -> TargetResult:

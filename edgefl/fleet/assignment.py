@@ -123,18 +123,15 @@ def _normal_share(numbers: np.ndarray) -> np.ndarray:
 
 def _like(profile: DeviceProfile, name: str, speed: float, memory: float | None = None) -> DeviceProfile:
     factors = {
-        "fp32_peak": speed,
-        "fp32_achievable": speed,
+        **dict.fromkeys(("fp32_peak", "fp32_achievable", "core_speed"), speed),
         "memory_bandwidth": math.sqrt(speed),
-        "core_speed": speed,
         **dict.fromkeys(DURATIONS, 1 / speed),
     }
     compute = scaled_compute(profile.compute, factors)
     compute = compute.model_copy(update={"measured_steps": (), "cpu_quota": None})  # of another device
     size = profile.memory
     if memory is not None:
-        training = scaled(size.training, memory / size.total)
-        size = size.model_copy(update={"total": memory, "training": training})
+        size = size.model_copy(update={"total": memory, "training": scaled(size.training, memory / size.total)})
     return profile.model_copy(update={"name": name, "compute": compute, "memory": size})
 
 

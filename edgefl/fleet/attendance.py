@@ -186,9 +186,7 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        if self.cool <= self.after:
-            return self.cool
-        return self.after + (1 - self.after / self.cool) * self.hot
+        return self.until(1.0)
 
     def until(self, part: float) -> float:
         """The seconds after which ``part`` of it is done; the inverse of :meth:`done`.

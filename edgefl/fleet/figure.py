@@ -50,8 +50,7 @@ def scaled(figure: float | Estimate[float], factor: float) -> float | Estimate[f
     """
     if not isinstance(figure, Estimate):
         return figure * factor
-    bounds = {"low": figure.low, "nominal": figure.nominal, "high": figure.high}
-    return figure.model_copy(update={bound: number * factor for bound, number in bounds.items()})
+    return figure.model_copy(update={bound: number * factor for bound, number in figure})
 
 
 def opposite(bound: Bound) -> Bound:

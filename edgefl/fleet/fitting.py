@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -111,16 +112,11 @@ def _fit_general(steps: Sequence[Step]) -> Rates:
     seconds = np.exp(measured)
     totals = [((flops * count).sum(), (moved * count).sum(), count.sum()) for flops, moved, count in arrays]
     work, traffic, launches = np.array(totals, np.float64).T
-    starts = []
-    for part in (0.3, 1.0, 3.0):
-        for share in (0.3, 1.0, 3.0):
-            start = (
-                part * np.max(work / seconds),
-                share * np.max(traffic / seconds),
-                0.3 * np.min(seconds / launches),
-                0.05 * seconds.min(),
-            )
-            starts.append(np.clip(np.log(np.maximum(start, 1e-12)), bounds[0] + 1e-6, bounds[1] - 1e-6))
+    usual = np.max(work / seconds), np.max(traffic / seconds), 0.3 * np.min(seconds / launches), 0.05 * seconds.min()
+    starts = [
+        np.clip(np.log(np.maximum(np.multiply((*factors, 1.0, 1.0), usual), 1e-12)), bounds[0] + 1e-6, bounds[1] - 1e-6)
+        for factors in product((0.3, 1.0, 3.0), repeat=2)
+    ]
     return Rates(*np.exp(_best(misses, starts, bounds=bounds)).tolist())
 
 

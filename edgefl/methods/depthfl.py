@@ -18,15 +18,7 @@ from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.exits import first_exits, has_exits, with_exits
 from edgefl.models.layout import Weights
-
-
-def kept_blocks(count: int, share: float) -> int:
-    """The number of ``count`` blocks in a part of that share: ⌊share · count⌋, at least one.
-
-    >>> kept_blocks(4, 0.75), kept_blocks(3, 0.25), kept_blocks(10, 0.7)
-    (3, 1, 7)
-    """
-    return max(1, int(round(share * count, 9)))  # 0.7 · 10 may be a little less than 7
+from edgefl.models.narrower import kept_count
 
 
 class Depth(SubModels):
@@ -37,7 +29,7 @@ class Depth(SubModels):
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
         layout, blocks = whole.layout, whole.depth // 2
-        kept = kept_blocks(blocks, self.levels[level])
+        kept = kept_count(blocks, self.levels[level], "down")
         if kept == blocks:
             places = torch.arange(layout.size)
             return SubModel(whole, lambda _: places)

@@ -39,10 +39,8 @@ class AdaptiveServer(ServerUpdate):
         delta = arrivals.mean()
         first = self.beta_1 * state["first"] + (1 - self.beta_1) * delta
         second = self.second_moment(state["second"], delta.square())
-        return parameters + facts.rate(self.server_lr) * first / (second.sqrt() + self.tau), {
-            "first": first,
-            "second": second,
-        }
+        after = parameters + facts.rate(self.server_lr) * first / (second.sqrt() + self.tau)
+        return after, {"first": first, "second": second}
 
 
 @SERVER_UPDATES.register("fedadam")

@@ -5,6 +5,7 @@
 3. The server averages each number over the clients that trained it; the others stay.
 """
 
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -21,14 +22,9 @@ from edgefl.models.mode import mode
 from edgefl.models.narrower import Cut
 
 
-class Scaler:
+def scaled(_: nn.Module, __: Any, output: Tensor, *, share: float) -> Tensor:
     """A forward hook that divides a layer's output by the share p of channels while it trains."""
-
-    def __init__(self, share: float) -> None:
-        self._share = share
-
-    def __call__(self, layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        return output / self._share if mode().training else output
+    return output / share if mode().training else output
 
 
 class ScaledWidth(Width):
@@ -44,7 +40,7 @@ class ScaledWidth(Width):
         cut = super().cut(whole, share)
         if self.scaler:
             for name in sorted(cut.outputs):
-                cut.model.blocks.get_submodule(name).register_forward_hook(Scaler(share))
+                cut.model.blocks.get_submodule(name).register_forward_hook(partial(scaled, share=share))
         return cut
 
 

@@ -241,12 +241,10 @@ class Layout:
 
     def splice(self, front: Tensor, tail: Tensor, first: int) -> Tensor:
         """Blocks ``0 … first-1`` of ``front`` and ``first … M-1`` of ``tail``, both ``[..., size]`` (0-based)."""
-        result = front.clone()
-        for entries, offset in ((self.parameters, 0), (self.buffers, self.parameter_count)):
-            for entry in entries:
-                if entry.block >= first:
-                    place = self._place(entry, offset)
-                    result[..., place] = tail[..., place]
+        result, count = front.clone(), self.parameter_count
+        parameters, buffers = self.before(first)
+        for place in (slice(parameters, count), slice(count + buffers, None)):
+            result[..., place] = tail[..., place]
         return result
 
     def with_local_part(self, model: Tensor, own: Tensor) -> Tensor:

@@ -22,13 +22,13 @@ from edgefl.models.norm import GroupNorm
 Rounding = Literal["up", "down"]
 
 
-def kept_channels(count: int, share: float, rounding: Rounding = "up") -> int:
-    """The number of ``count`` channels in a part of that share: ⌈share · count⌉ or ⌊share · count⌋, at least one.
+def kept_count(count: int, share: float, rounding: Rounding = "up") -> int:
+    """The channels or blocks, of ``count``, in a part of that share: ⌈share · count⌉ or ⌊share · count⌋, at least one.
 
-    >>> kept_channels(10, 0.25), kept_channels(10, 0.25, "down"), kept_channels(10, 0.7), kept_channels(3, 0.1, "down")
+    >>> kept_count(10, 0.25), kept_count(10, 0.25, "down"), kept_count(10, 0.7), kept_count(3, 0.1, "down")
     (3, 2, 7, 1)
     """
-    exact = round(share * count, 9)  # 0.7 · 10 is a little more than 7
+    exact = round(share * count, 9)  # 0.7 · 10 is not exactly 7
     return max(1, int(exact) if rounding == "down" else -int(-exact // 1))
 
 
@@ -49,7 +49,7 @@ class Cut:
         if not sizes:
             message = "the model cannot be trained at a smaller width: no layer has channels that can be left out"
             raise UserError(message)
-        self._counts = {group: (size, kept_channels(size, share, rounding)) for group, size in sizes.items()}
+        self._counts = {group: (size, kept_count(size, share, rounding)) for group, size in sizes.items()}
         self._known: tuple[int, Tensor] | None = None
         self.model = self._narrow()
 

@@ -46,7 +46,10 @@ def _leading(inputs: Tensor, weight: Tensor) -> Tensor:
 
 def _convolution_backward(arguments: Arguments) -> tuple[Tensor | None, ...]:
     _, inputs, weight, bias_shape, *_, wanted = arguments
-    shapes, like = (inputs.shape, weight.shape, bias_shape), _leading(inputs, weight)
+    return _wanted(_leading(inputs, weight), (inputs.shape, weight.shape, bias_shape), wanted)
+
+
+def _wanted(like: Tensor, shapes: Iterable[Iterable[int]], wanted: Iterable[bool]) -> tuple[Tensor | None, ...]:
     return tuple(_new(like, *shape) if want else None for shape, want in zip(shapes, wanted, strict=True))
 
 
@@ -63,11 +66,7 @@ def _batch_norm(arguments: Arguments) -> tuple[Tensor, ...]:
 
 def _norm_backward(arguments: Arguments) -> tuple[Tensor | None, ...]:
     inputs, wanted = arguments[1], arguments[9]
-    channels = inputs.shape[1:2]
-    return tuple(
-        _new(inputs, *shape) if want else None
-        for shape, want in zip((inputs.shape, channels, channels), wanted, strict=True)
-    )
+    return _wanted(inputs, (inputs.shape, inputs.shape[1:2], inputs.shape[1:2]), wanted)
 
 
 def _like_first(arguments: Arguments) -> Tensor:

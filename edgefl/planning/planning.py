@@ -14,6 +14,7 @@ from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
 from edgefl.network.transport import SPREAD
 from edgefl.planning.observation import BudgetPlan, DevicePlan, MethodPlan, Observation, Plan, Range, work_seconds
+from edgefl.record.events import Listener
 from edgefl.record.figures import spent_by_round
 from edgefl.record.rounds import RoundRow, columns_of
 from edgefl.report.timeline.data import Timeline, timeline_of
@@ -148,10 +149,7 @@ def _method_plan(
     model = WorkModel(costs.step, world.fleet, world.samples, local, lambda _: None, submodels)
     seen = Observation(model, costs, given_seconds=isinstance(scenario.cost, SecondsCost))
     early = EarlyEnd(rounds)
-    setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[seen, early])
-    # Simulate one more round, if there is one, because the last planned round prefetches for it.
-    extended = min(rounds + 1, scenario.training.rounds)
-    outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))
+    outcome = untrained_rounds(scenario, method, world, costs, rounds, seen, early)
     rows = outcome.rows[:rounds]
     budgets = tuple(_budget_plan(kind, limit, rows, scenario) for kind, limit in scenario.budgets.limits().items())
     if scenario.stop != "rounds":
@@ -185,6 +183,14 @@ def _method_plan(
         budgets=budgets,
         devices=tuple(_device_plan(scenario, *each, seen, rows) for each in groups),
     )
+
+
+def untrained_rounds(
+    scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int, *listeners: Listener
+) -> Outcome:
+    """Simulate rounds without training, and one more, if there is one, because the last one prefetches for it."""
+    setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=listeners)
+    return simulate_run(replace(setup, rounds=min(rounds + 1, scenario.training.rounds), stop="rounds"))
 
 
 def _budget_plan(kind: str, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:

@@ -10,16 +10,14 @@ from scipy.optimize import brentq
 
 from edgefl.errors import UserError
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_for, world_of
+from edgefl.experiment.wiring import SharedWorld, step_costs, world_for, world_of
 from edgefl.fleet import Bound, DeviceProfile, step_seconds
 from edgefl.fleet.profile import slower
-from edgefl.planning.observation import MethodPlan, Plan, Range
-from edgefl.planning.planning import plan
+from edgefl.planning.observation import BOUNDS, MethodPlan, Plan, Range
+from edgefl.planning.planning import plan, untrained_rounds
 from edgefl.scenario import Scenario, with_overrides
-from edgefl.simulation.run import simulate_run
 from edgefl.simulation.work import batch_counts
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.neutral import NeutralLearner
 
 SIMULATED = 20
 """Rounds that are simulated for each method, link rate and bound of the devices, unless a number is given."""
@@ -174,11 +172,8 @@ class _Simulated:
             world = replace(world, fleet=replace(world.fleet, profiles=profiles))
         if slowdown != 1.0:
             world = replace(world, links=world.links.scaled(1 / slowdown))
-        method = scenario.method(label)
-        setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=())
-        # One more round, if there is one: the last one that counts prefetches for it.
-        ahead = min(self._made.rounds + 1, scenario.training.rounds)
-        rows = simulate_run(replace(setup, rounds=ahead, stop="rounds")).rows[: self._made.rounds]
+        rounds = self._made.rounds
+        rows = untrained_rounds(scenario, scenario.method(label), world, costs, rounds).rows[:rounds]
         return rows[-1].seconds / len(rows)
 
     def pays(self, one: PublishedRounds, other: PublishedRounds, bound: Bound) -> Pays:
@@ -211,7 +206,6 @@ def _price(fleet: str, simulated: _Simulated, each: PublishedRounds, published: 
     other = next((one for one in published if (one.method, one.goal) == (simulated.baseline, each.goal)), each)
     compared = other is not each and not (each.bound and other.bound)
     own = Range.of(lambda bound: each.rounds * simulated.seconds(each.method, bound))
-    bounds: tuple[Bound, ...] = ("low", "nominal", "high")
     return Price(
         fleet=fleet,
         published=each,
@@ -221,5 +215,5 @@ def _price(fleet: str, simulated: _Simulated, each: PublishedRounds, published: 
         joules=Range.of(lambda bound: each.rounds * getattr(made.joules, bound)),
         flops=each.rounds * made.flops,
         ratio=own.nominal / (other.rounds * simulated.seconds(other.method)) if compared else None,
-        pays={bound: simulated.pays(each, other, bound) for bound in bounds} if compared else None,
+        pays={bound: simulated.pays(each, other, bound) for bound in BOUNDS} if compared else None,
     )

@@ -31,8 +31,8 @@ class Stop(_Part):
     message: str | None = None
 
 
-class Accuracy(_Part):
-    """Accuracies in [0, 1]; ``None`` if nothing was trained, or the task has another metric."""
+class Values(_Part):
+    """Values of a metric; ``None`` if nothing was trained, and as accuracies if the task has another metric."""
 
     final: float | None = None
     best: float | None = None
@@ -109,13 +109,6 @@ class ClientResult(_Part):
     worst_tenth: float
 
 
-class EnsembleResult(_Part):
-    """The metric of the temporal ensemble, the moving average of the global models."""
-
-    final: float | None = None
-    best: float | None = None
-
-
 class BatteryUse(_Part):
     """The batteries of one kind of device: of so many clients, those that ran empty, and the least part left.
 
@@ -148,7 +141,7 @@ class SeedResult(Figures):
 
     seed: int
     stop: Stop
-    accuracy: Accuracy
+    accuracy: Values
     metric: MetricResult
     seconds: float
     rounds: int
@@ -159,7 +152,7 @@ class SeedResult(Figures):
     transfers: Figures | None = None
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
-    ensemble: EnsembleResult | None = None
+    ensemble: Values | None = None  # of the temporal ensemble, the moving average of the global models
     blocks: Figures | None = None
     batteries: dict[str, BatteryUse] | None = None  # by device
     absent: Absent | None = None

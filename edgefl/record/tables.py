@@ -1,6 +1,6 @@
 """Write and read the tables of run directories and sweeps: Parquet with typed columns, and units in their metadata."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,12 +118,6 @@ def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Itera
         table = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=pa.array(kinds)))
     for batch in table.to_batches():
         yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
-def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return rows as a table; a figure that a row lacks is null."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def read_settings(file: Path) -> dict[str, dict[str, Any]]:

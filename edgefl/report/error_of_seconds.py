@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgefl.fleet.profile import UNKNOWN, error_words
+from edgefl.record.emulation import read_emulation
 from edgefl.record.figures import at
 from edgefl.record.summary import SeedResult
 from edgefl.report.run_result import RunResult
@@ -16,7 +17,7 @@ from edgefl.wording import grouped, listed
 
 def measured_sentences(run: RunResult) -> list[str]:
     """How the seconds of a run were measured, and what makes them doubtful; nothing if all of them are computed."""
-    found = [run.emulation_of(label, each.seed) for label, results in run.results.items() for each in results]
+    found = [read_emulation(run.of(label, e.seed).emulation) for label, results in run.results.items() for e in results]
     known = [each for each in found if each is not None]
     ways = Counter(each.words for each in known)
     if not ways:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
 from edgefl.record import RunPaths, SeedPaths
-from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.figures import Floats, Quantity, at, declare, moment
 from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES
@@ -195,10 +194,6 @@ class RunResult:
         for label in labels:
             if label not in self.results:
                 raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
-
-    def emulation_of(self, label: str, seed: int) -> Emulation | None:
-        """How one method and seed was measured; ``None`` if it was simulated."""
-        return read_emulation(self.of(label, seed).emulation)
 
     @cached_property
     def rounds(self) -> pa.Table:

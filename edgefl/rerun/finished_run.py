@@ -163,7 +163,5 @@ class FinishedRun:
 
 def timed_decision(recordings: Iterable[Recording]) -> str | None:
     """The first decision of a method that read a time, in words; ``None`` if it can be replayed."""
-    for each in recordings:
-        for round, what, reads in each.timed:
-            return f"its decision on {what} in round {round + 1} read {listed(reads)}"
-    return None
+    timed = (decision for each in recordings for decision in each.timed)
+    return next((f"its decision on {what} in round {n + 1} read {listed(reads)}" for n, what, reads in timed), None)

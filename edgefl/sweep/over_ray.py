@@ -5,7 +5,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 from edgefl.files import write_file, writing_folder
 from edgefl.sweep.jobs import Done, Job, run_job
@@ -14,11 +14,8 @@ Files = Mapping[str, bytes]
 """The contents of the files of a folder, by path relative to it."""
 
 
-class Returned(NamedTuple):
-    """What a worker returns: why the job failed or ``None``, and its run directory if only the worker has it."""
-
-    failure: str | None
-    files: Files | None
+Returned = tuple[str | None, Files | None]
+"""What a worker returns: why the job failed or ``None``, and its run directory if only the worker has it."""
 
 
 def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done: Done) -> None:
@@ -63,28 +60,27 @@ def run_there(job: Job, place: Path, sign: Path, files: Files) -> Returned:
 
     torch.set_num_threads(1)
     if sign.exists():
-        return Returned(run_job(job, place), None)
+        return run_job(job, place), None
     with tempfile.TemporaryDirectory() as own:
         here = Path(own) / job.id
         if files:
             _write(files, here)
-        failure = run_job(job, here)
-        return Returned(failure, _read(here))
+        return run_job(job, here), _read(here)
 
 
 def _taken(ray: Any, reference: Any, place: Path) -> str | None:
     """Return why a job failed, or ``None``, after copying its run directory to ``place`` if the worker returned it."""
     try:
-        returned: Returned = ray.get(reference)
+        failure, files = cast("Returned", ray.get(reference))
     except ray.exceptions.RayTaskError as error:
         return f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
         return f"its worker was lost repeatedly, possibly because memory ran out ({type(error).__name__})"
-    if returned.files:
+    if files:
         with writing_folder(place) as whole:
-            _write(returned.files, whole)
+            _write(files, whole)
             shutil.rmtree(place, ignore_errors=True)
-    return returned.failure
+    return failure
 
 
 def _read(folder: Path) -> Files:

@@ -19,14 +19,14 @@ from edgefl.record.figures import at, flat
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import SeedResult, is_summary, read_summary
-from edgefl.record.tables import table_of, write_parquet
+from edgefl.record.tables import write_parquet
 from edgefl.sweep.jobs import Done, Job, Search, check_folder, run_job
 from edgefl.sweep.over_ray import run_all_on_ray
 from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
-    """Return the table of all finished jobs in a folder, in the order of settings, methods and seeds."""
+    """Return the table of all finished jobs, by settings, methods and seeds; a figure that a row lacks is null."""
     paths = list(dict.fromkeys(path for job in jobs for path in job.setting))
     columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
     rows = []
@@ -37,7 +37,8 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     settings = [dict(job.setting) for job in jobs]
     place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
     rows.sort(key=lambda row: (place[row["job"]], order[row["method"]]))  # stable: seeds keep their order
-    return table_of(rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def figures_by_method(job: Job, folder: Path) -> dict[str, dict[str, Any]]:

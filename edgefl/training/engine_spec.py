@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Protocol, Self
 
@@ -93,12 +93,8 @@ def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[No
 
     On CUDA, TF32 is off unless ``tf32`` is set; see :func:`~edgefl.training.accelerator.deterministic`.
     """
-    with neutral_torch():
-        if device.type == "cuda":
-            with accelerator.deterministic(tf32=tf32):
-                yield
-        else:
-            yield
+    with neutral_torch(), accelerator.deterministic(tf32=tf32) if device.type == "cuda" else nullcontext():
+        yield
 
 
 def has_bfloat16_matrix_units() -> bool:

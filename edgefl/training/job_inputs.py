@@ -128,9 +128,7 @@ class JobResolver:
         names = self.method.objective.client
         if not names:
             return {}
-        facts = dict(self.data.facts(client))
-        if "round" in names:
-            facts["round"] = torch.tensor(round, device=self.initial.device)
+        facts = {**self.data.facts(client), "round": torch.tensor(round, device=self.initial.device)}
         return {name: facts[name] for name in sorted(names)}
 
 

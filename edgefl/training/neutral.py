@@ -5,9 +5,6 @@ from math import nan
 
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
-_FEEDBACK = Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
-_EVALUATION = Evaluation(metric=nan, loss=nan)
-
 
 class NeutralLearner:
     """Implements the learner interface without a model; it has no state, so memory use does not grow.
@@ -32,10 +29,10 @@ class NeutralLearner:
         """There are no models."""
 
     def feedback(self, job: JobId) -> Feedback:
-        return _FEEDBACK
+        return Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        return [_FEEDBACK.loss] * len(clients)
+        return [0.0] * len(clients)
 
     def evaluate(self, version: int) -> Evaluation:
-        return _EVALUATION
+        return Evaluation(metric=nan, loss=nan)

@@ -79,7 +79,9 @@ class Wire:
         change = final - reference
         meant = change[:count]
         if self._up.remembers:
-            meant = meant + (self._of_received(known["unsent"], first) if partial else known["unsent"])
+            unsent = known["unsent"].clone()
+            unsent[: self._layout.before(first)[0]] = 0
+            meant = meant + unsent
         arrived = self.up(job, "update", meant)
         unsent = meant - arrived if arrives else meant.clone()
         for place in self._layout.local_parameters:
@@ -108,11 +110,3 @@ class Wire:
                 others[part] = self.up(job, part, exact[vector] - known[vector])
                 agreed[vector] = known[vector] + others[part]
         return agreed, others
-
-    def _of_received(self, unsent: Tensor, first: int) -> Tensor:
-        """With zeros before block ``first`` (0-based)."""
-        kept = unsent.clone()
-        for entry in self._layout.parameters:
-            if entry.block < first:
-                kept[entry.start : entry.start + entry.numel] = 0
-        return kept

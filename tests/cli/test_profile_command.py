@@ -2,18 +2,12 @@ import json
 
 import pytest
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
 from edgefl import shipped
-from edgefl.cli.profile import app
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile, profile_names
 
-
-def run(*arguments):
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+from ..profiling.test_step_table import run
 
 
 def test_list_in_json_has_numbers_in_base_units():

@@ -18,6 +18,8 @@ from edgefl.profiling.measure_device import main
 from edgefl.profiling.measured_profile import Checked, Unmeasured, fit_of, profile_data
 from edgefl.profiling.measurement import HELD_OUT, HeldOut, measurement_of
 
+from ..profiling.test_step_table import run
+
 ALL = main.cases()
 QUICK = {
     name: case
@@ -25,12 +27,6 @@ QUICK = {
     if ("plain" in name or "linear" in name or "1000 numbers" in name or "50000 numbers" in name)
     and "batch 64" not in name
 } | {"step of fire, batch 4": ALL["step of fire, batch 4"]}
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture(name="measured", scope="module")

@@ -13,21 +13,13 @@ from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import Stop
+from .. import small_runs
 
 SMALL = {
-    "name": "small",
+    **small_runs.SMALL,
     "seeds": [3, 1],
-    "data": {"name": "synthetic", "shape": [1, 12, 12], "classes": 3, "train": 120, "test_images": 60, "clients": 6},
-    "model": {"name": "cnn", "width": 2},
-    "training": {"rounds": 2, "cohort": 2, "local": {"batch": 10, "lr": 0.1}},
-    "fleet": [{"profile": "raspberry-pi-5", "share": 1, "link": "wifi"}],
-    "network": {
-        "topology": {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}},
-        "links": {"wifi": {"down": "50 Mbit/s", "up": "20 Mbit/s"}},
-    },
+    "training": {**small_runs.SMALL["training"], "rounds": 2},
     "methods": ["fedavg", {"method": "fedprox", "as": "prox"}],
-    "targets": [0.3],
 }
 
 
@@ -167,7 +159,7 @@ def test_the_shipped_scenarios_are_listed_with_what_each_is_for(capsys):
 @pytest.mark.parametrize("folder", ["here", "here-predicted"])
 def test_an_interrupted_folder_is_refused_before_data_and_models_are_read(capsys, monkeypatch, command, folder):
     with pytest.raises(KeyboardInterrupt):
-        edgefl.simulate("small.yaml", out=folder, train=False, listeners=[Stop(1)])
+        edgefl.simulate("small.yaml", out=folder, train=False, listeners=[small_runs.Stop(1)])
     monkeypatch.setattr("edgefl.scenario.rehearse", lambda *_, **__: pytest.fail("data and models were read"))
     out = "here" if command == "emulate" else folder
     assert main([command, "small.yaml", "--out", out]) == 2

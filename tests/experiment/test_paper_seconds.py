@@ -143,18 +143,17 @@ def test_moon_with_frozen_references_takes_what_fedbr_measured_and_not_three_who
 METHODS = ["fedavg", "fedbr", "fedmlb"]
 
 
-def paper_flops(scenario, alpha, batch):
-    return {label: each.step(alpha, batch).training_flops for label, each in step_costs(scenario, METHODS).items()}
-
-
 @pytest.mark.full
 def test_a_finished_run_measures_what_it_does_not_hold_by_the_scenarios_cost(small, tmp_path):
     scenario = small(cost={"kind": "paper"}, methods=METHODS, training__rounds=2)
     finished = FinishedRun(run(scenario, out=tmp_path / "run", train=False))
     new = 7  # no client has so many images in a batch
     assert all((4, new) not in each._known for each in finished.costs.values())
-    found = {label: each.step(4, new).training_flops for label, each in finished.costs.items()}
-    assert found == paper_flops(scenario, 4, new)
+    found, told = (
+        {label: each.step(4, new).training_flops for label, each in costs.items()}
+        for costs in (finished.costs, step_costs(scenario, METHODS))
+    )
+    assert found == told
     assert found["fedmlb"] == pytest.approx(2.5 * found["fedavg"], rel=1e-12)
 
 

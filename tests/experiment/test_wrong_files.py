@@ -68,10 +68,6 @@ def unpickled(path: Path) -> None:
     path.write_bytes(pickle.dumps(Attack(path.parent)))
 
 
-def pickled_weights(path: Path) -> None:
-    torch.save({"weight": Attack(path.parent)}, path)
-
-
 def and_then(*steps: Callable[[Path], object]) -> Callable[[Path], None]:
     def write(path: Path) -> None:
         for step in steps:
@@ -96,7 +92,10 @@ PROFILE = {"fleet": [{"profile": "mine.yaml", "share": 1, "link": "5g"}]}
 CASES = {
     "a model that is not Python": (NET, "net.py", text("class Net(:"), "line 1: not valid Python"),
     "no weights": (WEIGHTS, "first.safetensors", nothing, "model.weights: expected a file at"),
-    "pickled weights": (STATE, "first.pt", pickled_weights, "found a pickle that needs code"),
+    "pickled weights": (
+        STATE, "first.pt", lambda path: torch.save({"weight": Attack(path.parent)}, path),
+        "found a pickle that needs code",
+    ),
     "no data": (ARRAYS, "train.npz", nothing, "data.train: expected a file at"),
     "pickled data": (ARRAYS, "train.npz", unpickled, "not a readable .npz file"),
     "NaN": (ARRAYS, "train.npz", arrays(x=other(X, (5, 1), np.nan)), "found nan in sample 5"),

@@ -1,13 +1,15 @@
-"""Training on a CUDA device, held to the CPU's numbers. Bits differ: kernels add in other orders."""
+"""Training and codecs on a CUDA device, held to the CPU's numbers. Bits differ: kernels add in other orders."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
+from edgefl.methods.codecs.choice import codec
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS
 from edgefl.training.accelerator import Replay
@@ -99,3 +101,27 @@ def test_data_that_stay_in_main_memory_train_the_same_model(engine):
     there = two_rounds(DEVICE, "fedavg", "cnn", {}, engine=engine, room=0)
     assert torch.equal(here[0], there[0])
     assert here[1:] == there[1:]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "none",
+        "cast",
+        {"kind": "cast", "to": "bfloat16"},
+        "quantise",
+        {"kind": "quantise", "bits": 4, "scale": "channel", "rounding": "stochastic"},
+        {"kind": "top_k", "fraction": 0.01},
+        {"kind": "top_k", "fraction": 0.2},
+    ],
+    ids=str,
+)
+def test_a_codec_gives_what_it_gives_on_the_cpu(said):
+    one = codec(said)
+    tensor = torch.randn(33, 5, 3, 3, generator=torch.Generator().manual_seed(1))
+    here = one.encode(tensor, np.random.default_rng(0))
+    there = one.encode(tensor.to(DEVICE), np.random.default_rng(0))
+    assert {name: part.dtype for name, part in here.items()} == {name: part.dtype for name, part in there.items()}
+    for name, part in here.items():
+        torch.testing.assert_close(there[name].cpu(), part)
+    torch.testing.assert_close(one.decode(there, tensor.shape).cpu(), one.decode(here, tensor.shape))

@@ -15,7 +15,6 @@ from edgefl.experiment.wiring import step_costs
 from edgefl.fleet import load_profile, step_seconds, training_watts
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.objective import Batch
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.planning.planning import plan
 from edgefl.record.sensitivity import OWN
@@ -27,21 +26,13 @@ from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottlenecks_of
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.rerun.verify import verify
-from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
 
 from ..small_runs import replay
+from .test_optimizers import DoubleData
 
 ROUNDS = 3
-
-
-class DoubleData(ClientData):
-    """Images in float64."""
-
-    def batches(self, task):
-        for batch in super().batches(task):
-            yield Batch(batch.inputs.double(), batch.labels)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])

@@ -19,11 +19,10 @@ from edgefl.models.norm import BatchNorm
 from edgefl.models.registry import initial_vector
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.training.core import TrainingCore
-from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.job_task import JobTask
 
 from ..training.conftest import SIZES
-from .test_width_methods import LOCAL, PreciseData, by_name, check, cross_entropy
+from .test_width_methods import LOCAL, PreciseData, by_name, check, cross_entropy, trained
 
 LEVELS = (1.0, 0.67, 0.33)
 """Three, two and one of the three blocks before the classifier."""
@@ -47,17 +46,7 @@ def after_rounds(rounds: list[dict[int, int]], **options):
         adapted = core._ready(built.objective.adapt(core.model), core.data)
         first = adapted.initial.double()
         core._adapted.append((built.objective, adapted._replace(initial=first)))
-        learner = core.learner(built)
-        dispatched = defaultdict(int)
-        for round, levels in enumerate(rounds):
-            jobs = []
-            for client, level in levels.items():
-                id = JobId("depthfl", 3, client, dispatched[client])
-                dispatched[client] += 1
-                learner.submit(TrainingJob(id, round, round, 6, LOCAL.steps_for(SIZES[client]), None, level))
-                jobs.append(id)
-            learner.aggregate(round, jobs, round)
-        return learner.model(len(rounds)), first, adapted.model.layout
+        return trained(core.learner(built), "depthfl", rounds, 6), first, adapted.model.layout
 
 
 def means(maps, grid: int):

@@ -31,23 +31,27 @@ class PreciseData(TinyData):
         return (Batch(images.double(), labels) for images, labels in super().batches(task))
 
 
+def trained(learner, method: str, rounds: list[dict[int, int]], alpha: int, local=LOCAL):
+    """The model after rounds of clients with levels."""
+    dispatched = defaultdict(int)
+    for round, levels in enumerate(rounds):
+        jobs = []
+        for client, level in levels.items():
+            id = JobId(method, 3, client, dispatched[client])
+            dispatched[client] += 1
+            learner.submit(TrainingJob(id, round, round, alpha, local.steps_for(SIZES[client]), None, level))
+            jobs.append(id)
+        learner.aggregate(round, jobs, round)
+    return learner.model(len(rounds))
+
+
 def after_rounds(method: str, rounds: list[dict[int, int]], local=LOCAL, **options):
     """The model ``[size]`` after rounds of clients with levels, and the model that it began from, in float64."""
     built = build_method({"method": method, "levels": list(LEVELS), **options}, local)
     with TrainingCore(PreciseData(), tiny_model(), 3, engine="sequential") as core:
         first = core.initial.double()
         core._own = core._own._replace(initial=first)
-        learner = core.learner(built)
-        dispatched = defaultdict(int)
-        for round, levels in enumerate(rounds):
-            jobs = []
-            for client, level in levels.items():
-                id = JobId(method, 3, client, dispatched[client])
-                dispatched[client] += 1
-                learner.submit(TrainingJob(id, round, round, 3, local.steps_for(SIZES[client]), None, level))
-                jobs.append(id)
-            learner.aggregate(round, jobs, round)
-        return learner.model(len(rounds)), first, core.model.layout
+        return trained(core.learner(built), method, rounds, 3, local), first, core.model.layout
 
 
 def by_name(vector, layout):

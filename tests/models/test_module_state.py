@@ -58,10 +58,6 @@ def count_in_training(layer, inputs):
     layer.seen += int(layer.training)
 
 
-def remember(layer, inputs):
-    layer.seen.append(float(inputs.mean()))
-
-
 def moving_mean(layer, inputs):
     layer.seen = 0.9 * layer.seen + 0.1 * inputs.detach().mean(0)
 
@@ -107,7 +103,7 @@ ATTRIBUTE, BUFFER, PARAMETER = (
 REFUSED = {
     "a number": (count, seen(0), ATTRIBUTE),
     "a number in training": (count_in_training, seen(0), ATTRIBUTE),
-    "a list": (remember, lambda layer: setattr(layer, "seen", []), ATTRIBUTE),
+    "a list": (lambda layer, inputs: layer.seen.append(float(inputs.mean())), seen([]), ATTRIBUTE),
     "a moving mean in a tensor": (moving_mean, seen(torch.zeros(8)), ATTRIBUTE),
     "an attribute of the class": (count_for_all, seen(0), "changes its attribute 'Layer.total'"),
     "an integer buffer": (count_in_place, buffer(torch.zeros((), dtype=torch.int64)), BUFFER),

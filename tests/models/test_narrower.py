@@ -9,7 +9,7 @@ from torch import nn
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
-from edgefl.models.narrower import Cut, kept_channels
+from edgefl.models.narrower import Cut, kept_count
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
 
@@ -103,7 +103,7 @@ def test_every_place_is_taken_once_and_channels_are_rounded_up(first, second, sh
     if first == second == 1:
         return
     cut = Cut(whole, share)
-    one, two = kept_channels(first, share), kept_channels(second, share)
+    one, two = kept_count(first, share), kept_count(second, share)
     assert cut.model.layout.size == 28 * one + 36 * one * two + two + 4 * two + 4
     assert len(cut.places(shift).unique()) == cut.model.layout.size
 

@@ -119,16 +119,13 @@ def test_a_transfer_alone_takes_what_was_foreseen_also_on_its_second_time(tcp, l
     env = simpy.Environment()
     transport = Transport(tcp=tcp, efficiency=0.95)
     network = FlowNetwork(env, star([20e6], latency), transport=transport)
+    trips = 0 if tcp.keep_alive else tcp.round_trips(repeated=True)
     for _ in range(2):
         foreseen = network.alone("server", "client/0").seconds(2e6)
         flow = network.transfer("server", "client/0", 2e6)
         env.run()
         assert flow.ended - flow.started == pytest.approx(foreseen, rel=1e-12)
-        assert network.alone("server", "client/0").seconds(0.0) == pytest.approx(latency * (2 * _trips(tcp) + 1))
-
-
-def _trips(tcp):
-    return 0 if tcp.keep_alive else tcp.round_trips(repeated=True)
+        assert network.alone("server", "client/0").seconds(0.0) == pytest.approx(latency * (2 * trips + 1))
 
 
 def test_nothing_arrives_over_a_link_that_is_down():

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from edgefl.cli.entry import app
 from edgefl.cli.plan import _notes as plan_notes
 from edgefl.experiment import run
+from edgefl.planning import training_time
 from edgefl.planning.planning import plan, planned_rounds
+from edgefl.planning.training_time import training_times
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of
 from edgefl.scenario import load_scenario
@@ -246,3 +248,29 @@ def test_a_plan_counts_the_attempts_that_break_and_their_waits(small, tmp_path):
     assert made.breaks * made.rounds == pytest.approx(entry["transfers"]["breaks"])
     assert 0.04 < made.wait_seconds < 0.16  # 50 ms and 80 ms, by chance 20 % more or less
     assert plan(small(training__rounds=3)).methods[0].breaks == 0
+
+
+def test_the_training_of_a_round_is_extrapolated_from_rounds_of_one_and_of_five_steps(small, monkeypatch):
+    scenario = small(training__rounds=8)
+    # Rounds of 1, 1 and 5 steps take 9, 3 and 11 s: a step takes 2 s. A client has 40 images, three steps of 16.
+    clock = iter([0.0, 9.0, 10.0, 13.0, 20.0, 31.0])
+    monkeypatch.setattr(training_time, "perf_counter", lambda: next(clock))
+    made = plan(scenario)
+    (found,) = training_times(scenario, made, "cpu")
+    assert found.seconds == 9 + 8 * (3 + 2 * 2)
+    assert found.step_seconds == pytest.approx(2 / scenario.training.cohort)
+    assert found.simulated == pytest.approx(8 * made.methods[0].seconds)
+
+
+@pytest.mark.parametrize("option", [["--here"], ["--here", "--json"]])
+def test_the_plan_says_the_time_of_training_for_every_method(small, tmp_path, option):
+    small()
+    methods = ["--set", 'methods=["moon", "feddyn", "fedbr"]']
+    found = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml"), *methods, *option])
+    assert found.exit_code == 0, found.output
+    if "--json" in option:
+        trained = json.loads(found.stdout)["training"]
+        assert [each["label"] for each in trained] == ["moon", "feddyn", "fedbr"]
+        assert all(each["seconds"] > 0 for each in trained)
+    else:
+        assert found.output.count("this machine trains") == 3

@@ -14,6 +14,8 @@ from edgefl.fleet.library import FITTED, note_doubtful
 from edgefl.profiling.derived_profile import BOUNDS, DataSheet, guessed_profile
 from edgefl.profiling.measurement import HELD_OUT, HeldOut
 
+from .test_step_table import run
+
 DERIVED = {
     "raspberry-pi-5": (2.96, 1.82, 2.0, 0.25),
     "raspberry-pi-cm5": (2.71, 1.82, 2.0, 0.25),
@@ -56,9 +58,7 @@ def test_a_guess_from_a_data_sheet_holds_for_each_board_that_is_left_out(name, t
     base += "-torch1" * (board.stack == load_profile("raspberry-pi-4-torch1").stack)
     (cores, ghz, bandwidth), file = SHEETS[name], tmp_path / "guess.yaml"
     sheet = ["--cores", cores, "--ghz", ghz, "--gb-per-second", bandwidth, "--watts", value(board.power.compute)]
-    arguments = ["guess", "-o", file, "--from", base, "--ram", "4 GiB", *sheet]
-    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    run("guess", "-o", file, "--from", base, "--ram", "4 GiB", *sheet)
     guess = read_profile(file)
     assert guess.memory.total == 4 * 2**30
     for step in (*HELD_OUT[::2], HeldOut("cnn", "fedavg", 16), HeldOut("resnet18", "fedavg", 16)):
@@ -131,9 +131,7 @@ def test_a_rate_several_times_that_of_fitted_boards_is_said():
 def derived(name, file):
     products, memory, scalar, error = DERIVED[name]
     options = ("--products", products, "--memory", memory, "--scalar", scalar, "--error", error)
-    arguments = ["derive", "raspberry-pi-4", name, "-o", file, *options]
-    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    run("derive", "raspberry-pi-4", name, "-o", file, *options)
     return read_profile(file)
 
 
@@ -216,14 +214,12 @@ def test_a_phone_with_small_cores_alone_follows_from_a_board_with_the_same_cores
 
 
 def test_what_is_derived_from_an_estimate_is_one(tmp_path):
-    arguments = ["derive", "n100-mini-pc", "raspberry-pi-5", "-o", str(tmp_path / "made.yaml")]
-    CliRunner().invoke(app, [*arguments, "--products", "1", "--memory", "1", "--scalar", "1"], catch_exceptions=False)
+    same = ("--products", 1, "--memory", 1, "--scalar", 1)
+    run("derive", "n100-mini-pc", "raspberry-pi-5", "-o", tmp_path / "made.yaml", *same)
     assert read_profile(tmp_path / "made.yaml").evidence("compute").kind == "estimated"
 
 
 def test_ratios_above_the_devices_peak_are_refused_with_its_name(tmp_path):
-    arguments = ["derive", "raspberry-pi-4", "rp2040-board", "-o", str(tmp_path / "made.yaml")]
+    same = ("--products", 1, "--memory", 1, "--scalar", 1)
     with pytest.raises(UserError, match=r"rp2040-board cannot have these ratios: expected compute.fp32_achievable to"):
-        CliRunner().invoke(
-            app, [*arguments, "--products", "1", "--memory", "1", "--scalar", "1"], catch_exceptions=False
-        )
+        run("derive", "raspberry-pi-4", "rp2040-board", "-o", tmp_path / "made.yaml", *same)

@@ -142,14 +142,10 @@ def test_a_library_is_named_in_a_column_and_a_row_may_hold_two_times(tmp_path):
     ]
     whole, head = (sum(each.flops * each.count for each in time.operators) for time in table.times[:2])
     assert whole > 2 * head  # the head alone has no backward pass through the rest
-    model = build_model(OrdinaryModelSpec("squeezenet1_1"), (3, 64, 64), 10)
+    spec, _ = read_step("{torchvision: squeezenet1_1}", "fedavg", [])
+    model = build_model(spec, (3, 64, 64), 10)
     expected = CostModel(model).cost(build_method("fedavg", LocalOptions()), model.depth, 2)
     assert whole == expected.training_flops
-
-
-def OrdinaryModelSpec(name):  # noqa: N802
-    (spec, _) = read_step(f"{{torchvision: {name}}}", "fedavg", [])
-    return spec
 
 
 def test_a_file_next_to_the_table_gives_the_model(tmp_path):

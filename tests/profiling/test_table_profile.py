@@ -5,9 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from edgefl.cli.profile import app
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.fleet.figure import value
@@ -15,6 +13,8 @@ from edgefl.fleet.fitting import Rates
 from edgefl.fleet.profile import slower
 from edgefl.profiling.step_table import read_step_table
 from edgefl.profiling.table_profile import Compared, Errors, errors_by
+
+from .test_step_table import run
 
 DEVICE = Rates(
     20e9,
@@ -29,12 +29,6 @@ DEVICE = Rates(
     },
 )
 MODELS = ("cnn", "vgg9", "squeezenet")
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture(name="table", scope="module")

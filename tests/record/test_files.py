@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -9,7 +10,7 @@ from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs, write_costs
 from edgefl.record.emulation import Emulation, read_emulation, write_emulation
 from edgefl.record.paths import how_to_continue
-from edgefl.record.tables import read_settings, table_of
+from edgefl.record.tables import read_settings
 
 STEP = {
     "alpha": 4,
@@ -55,7 +56,7 @@ def test_an_emulation_is_read_as_it_was_written(tmp_path):
 
 def test_the_settings_of_a_sweeps_jobs_are_read_from_its_table(tmp_path):
     rows = [{"job": f"job-{n}", "training.rounds": n, "method": "fedavg", "seconds": 1.5} for n in (1, 2)]
-    pq.write_table(table_of(rows), tmp_path / "sweep.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "sweep.parquet")
     assert read_settings(tmp_path / "sweep.parquet") == {
         "job-1": {"training.rounds": 1},
         "job-2": {"training.rounds": 2},

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.report.page.sections import write_page
+from edgefl.report.page.sections import page
 from edgefl.report.paired import compare_metric
 from edgefl.report.quantities import quantity
 
@@ -36,7 +36,7 @@ def opened(browser, small_run, tmp_path):
         browser.errors.clear()
         browser.requests.clear()
         file = tmp_path / "page.html"
-        write_page([small_run], file)
+        file.write_text(page([small_run]), "utf-8")
         browser.open(file, **how)
         return browser
 
@@ -88,7 +88,7 @@ def test_the_sliders_separate_the_same_methods_as_the_table(browser, make_run, t
             table = pq.read_table(file)
             values = pa.array([None] * (len(table) - 1) + [result["accuracy"]["final"]], pa.float64())
             pq.write_table(table.set_column(table.column_names.index("accuracy"), "accuracy", values), file)
-    write_page([run], tmp_path / "page.html")
+    (tmp_path / "page.html").write_text(page([run]), "utf-8")
     browser.open(tmp_path / "page.html")
     shown = [move(browser, slider, 201) for slider in ("seconds", "bytes", "joules")][-1].replace("\u00a0", " ")
     leaders = compare_metric(run).leaders
@@ -101,7 +101,7 @@ def test_the_sliders_separate_the_same_methods_as_the_table(browser, make_run, t
 def test_runs_without_a_common_seed_have_no_verdict(browser, make_run, tmp_path):
     results = [seed_result(seed, accuracy__final=0.9 - seed / 100) for seed in range(6)]
     runs = [make_run({"a": results[first : first + 3]}, folder=f"from-{first}") for first in (0, 3)]
-    write_page(runs, tmp_path / "page.html")
+    (tmp_path / "page.html").write_text(page(runs), "utf-8")
     browser.open(tmp_path / "page.html")
     assert "no verdict: no seed of from-0: a is" in browser.run("document.getElementById('winner').textContent")
 

@@ -55,18 +55,13 @@ def test_a_big_fleet_costs_memory_for_the_cohort_only() -> None:
     assert peak < 100_000  # a permutation of the fleet would take a megabyte
 
 
-def two_classes_each(clients: int, classes: int = 10) -> Facts:
-    support = np.zeros((clients, classes), dtype=bool)
-    deck = np.random.default_rng(0).permuted(np.tile(np.arange(classes), (2 * clients // classes, 1)), axis=1).ravel()
-    support[np.repeat(np.arange(clients), 2), deck] = True
-    return Facts(support)
-
-
 def test_coverage_cohorts_hold_every_class() -> None:
-    facts, selector = two_classes_each(100), selection("coverage").start(0)
+    support = np.zeros((100, 10), dtype=bool)  # two classes each
+    deck = np.random.default_rng(0).permuted(np.tile(np.arange(10), (20, 1)), axis=1).ravel()
+    support[np.repeat(np.arange(100), 2), deck] = True
+    selector = selection("coverage").start(0)
     for t in range(50):
-        picked = selector.pick(t, np.arange(100), 10, facts)
-        assert facts.label_support[picked].any(axis=0).all()
+        assert support[selector.pick(t, np.arange(100), 10, Facts(support))].any(axis=0).all()
 
 
 def test_a_cohort_that_chance_would_never_find_is_repaired() -> None:

@@ -82,3 +82,9 @@ def test_a_cell_receives_the_model_once_and_forwards_it(run):
                  evaluation=on_clients([10] * 4))  # fmt: skip
     assert len([event for event in result.of("transfer_end", item="relay") if event.bytes == 1e6]) == 2 + 2 + 2
     assert result.outcome.seconds == pytest.approx(6 + 1 + 1 + 10 * FORWARD + ANSWER)
+
+
+def test_the_first_participation_of_a_client_starts_its_framework_once(run):
+    speed = device().core_speed
+    result = run(rounds=2, overhead={"start": speed, "first": 3 * speed})
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([4 + 4, 4 + 4 + 4 + 1])

@@ -159,14 +159,10 @@ def test_a_sweep_killed_in_the_middle_and_started_again_yields_the_same_table(fi
     assert table_of(tmp_path / "killed") == table_of(tmp_path / "whole")
 
 
-def dies(*arguments):
-    os._exit(3)
-
-
 @pytest.mark.release
 def test_a_process_that_dies_fails_its_job(file, tmp_path, monkeypatch):
     jobs = jobs_of(file, CHANGES, [{"training.rounds": 2}], train=False)
-    monkeypatch.setattr("edgefl.sweep.sweeping.run_job", dies)
+    monkeypatch.setattr("edgefl.sweep.sweeping.run_job", lambda *_: os._exit(3))
     failures = {}
     run_all(jobs, tmp_path, 2, lambda job, failure: failures.update({job.id: failure}))
     assert set(failures) == {job.id for job in jobs}

@@ -23,6 +23,7 @@ from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round
+from .test_engine_agreement import Failing
 
 CPU = torch.device("cpu")
 LOCAL = LocalOptions(epochs=1, batch=4, lr=0.05, weight_decay=1e-3, clip_norm=5.0)
@@ -223,14 +224,7 @@ def test_images_of_all_clients_are_gathered_as_each_gets_them_alone():
 def test_a_failing_step_is_told_with_its_client():
     _, tasks = tasks_of("fedavg")
 
-    class Failing(Wide):
-        def batches(self, task):
-            for step, batch in enumerate(self.inner.batches(task)):
-                if task.client == 3 and step == 2:
-                    raise ValueError("torn page")
-                yield batch
-
-    engine = BatchedEngine(residual_model(), Failing(TinyData(), torch.float32), CPU, 4)
+    engine = BatchedEngine(residual_model(), Failing(Wide(TinyData(), torch.float32)), CPU, 4)
     with pytest.raises(TrainingFault, match="client 3, round 2, local step 3: ValueError: torn page"):
         engine.train(tasks)
 

@@ -70,6 +70,14 @@ class Watched:
         object.__setattr__(self.method, "server", Server(**server.model_dump()))
         self.layout = self.core.model.layout
 
+    def exchange(self, round, alpha):
+        """Client 1's round of so many blocks; returns what the server had before it."""
+        sent = self.learner._versions[round].vector
+        before = JobId("m", 3, 1, round - 1) if round else None
+        self.learner.submit(TrainingJob(JobId("m", 3, 1, round), round, round, alpha, 4, before))
+        self.learner.aggregate(round, [JobId("m", 3, 1, round)], round)
+        return sent
+
     def play(self, *args, **options):
         play(self.learner, self.method, *args, **options)
         return self
@@ -168,12 +176,7 @@ def test_fedbrs_update_leads_from_what_the_server_sent_last_of_each_block(tiny):
     codecs = {"up": {"kind": "quantise", "bits": 8}, "down": {"kind": "quantise", "bits": 8}}
     seen = Watched(tiny, coded("fedbr", codecs))
     layout, count = seen.layout, seen.layout.parameter_count
-    sent = []
-    for round, alpha in enumerate((3, 1, 2)):
-        sent.append(seen.learner._versions[round].vector)
-        before = JobId("m", 3, 1, round - 1) if round else None
-        seen.learner.submit(TrainingJob(JobId("m", 3, 1, round), round, round, alpha, 4, before))
-        seen.learner.aggregate(round, [JobId("m", 3, 1, round)], round)
+    sent = [seen.exchange(round, alpha) for round, alpha in enumerate((3, 1, 2))]
     # Round 2 sent blocks 2 and 3 anew; block 1 came in round 0.
     reference = layout.splice(sent[0], sent[2], 1)
     own = layout.splice(seen.results[1].final, sent[2], 1)
@@ -190,10 +193,7 @@ def test_what_fedbrs_client_left_out_is_added_only_where_its_own_weights_do_not_
     layout, count = seen.layout, seen.layout.parameter_count
     sent, kept = [], []
     for round, alpha in enumerate((3, 1)):
-        sent.append(seen.learner._versions[round].vector)
-        before = JobId("m", 3, 1, round - 1) if round else None
-        seen.learner.submit(TrainingJob(JobId("m", 3, 1, round), round, round, alpha, 4, before))
-        seen.learner.aggregate(round, [JobId("m", 3, 1, round)], round)
+        sent.append(seen.exchange(round, alpha))
         kept.append(seen.learner._states.kept[JobId("m", 3, 1, round)]["unsent"])
     reference = layout.splice(sent[0], sent[1], 2)
     third = torch.cat([torch.full((entry.numel,), float(entry.block == 2)) for entry in layout.parameters])

@@ -1,6 +1,6 @@
 """The vectors that clients keep between their rounds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -49,16 +49,14 @@ class StatesTogether(ClientState):
         return tuple(dict.fromkeys(name for state in self.states for name in state.vectors))
 
     def first(self, received: Tensor, parameter_count: int) -> State:
-        return {
-            name: vector for state in self.states for name, vector in state.first(received, parameter_count).items()
-        }
+        return _merged(state.first(received, parameter_count) for state in self.states)
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
-        return {
-            name: vector
-            for state in self.states
-            for name, vector in state.after(vectors, received, final, lr, steps).items()
-        }
+        return _merged(state.after(vectors, received, final, lr, steps) for state in self.states)
+
+
+def _merged(states: Iterable[State]) -> State:
+    return {name: vector for state in states for name, vector in state.items()}
 
 
 def together(*states: ClientState | None) -> ClientState | None:

@@ -63,9 +63,8 @@ class TransformersModel(OrdinaryModel):
         if self.head is not None:
             model = super().build_for(sample_shape, outputs, task=task, tokens=tokens)
             if isinstance(model.module, Logits) and model.module.padding is not None:
-                model.tokens = (
-                    model.module.tokens
-                )  # no call shows it, since the embedding reads the tokens that were moved
+                # No call shows it, since the embedding reads the tokens that were moved.
+                model.tokens = model.module.tokens
             return model
         images: Head = "sequence_classification" if tokens or len(sample_shape) != 3 else "image_classification"
         head: Head = "causal_lm" if isinstance(task, LanguageModel) else images

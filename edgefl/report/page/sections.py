@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.record.figures import COSTS
-from edgefl.record.paths import write_output
 from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
@@ -198,8 +196,3 @@ def page(runs: Sequence[RunResult]) -> str:
         contents=sections(runs, series),
         data=slider_data(runs, compared_series(series)),
     )
-
-
-def write_page(runs: Sequence[RunResult], path: Path) -> None:
-    """Write the page to a file."""
-    write_output(path, page(runs))

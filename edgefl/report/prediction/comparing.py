@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.record.emulation import Emulation
+from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.summary import SeedResult
 from edgefl.report.prediction.gaps import Bands, Gap, Order, Place, order_of, read_bands
 from edgefl.report.quantities import limit
@@ -110,10 +110,8 @@ class Against:
         rounds = min(counts.values(), default=0)
         figure = "the first round" if rounds == 1 else f"the first {rounds} rounds"
         seconds[figure] = {method: self.seconds_after(method, rounds) for method in counts}
-        orders = []
-        for figure, found in seconds.items():
-            orders.append(order_of(figure, *({label: pair[of] for label, pair in found.items()} for of in (0, 1))))
-        return [order for order in orders if order.pairs]
+        pairs = [(figure, [{k: v[of] for k, v in found.items()} for of in (0, 1)]) for figure, found in seconds.items()]
+        return [order for figure, both in pairs if (order := order_of(figure, *both)).pairs]
 
 
 def compare_runs(measured: RunResult, predicted: RunResult) -> Against:
@@ -148,7 +146,7 @@ def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, 
     decisions = compare_decisions(planned, real)
     moved = [_bytes(*each) for each in ((planned, decisions.same), (real, decisions.same), (real, math.inf))]
     sides: dict[str, tuple[int, int, int]] = dict(zip(("down", "up"), zip(*moved, strict=True), strict=True))
-    found = SeedAgainst(decisions, measured.emulation_of(label, seed), sides)
+    found = SeedAgainst(decisions, read_emulation(measured.of(label, seed).emulation), sides)
     for one, other in list(zip(planned.rounds, real.rounds, strict=False))[: decisions.same]:
         place = Place(label, seed, one.number)
         own = Gap(place, "round", one.ended - one.began, other.ended - other.began)

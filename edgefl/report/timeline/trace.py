@@ -6,14 +6,11 @@ thread. Slices that overlap are on further threads, because slices of one thread
 on the tracks of its client and of each link; an arrow connects the sender's track with the receiver's.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.record.paths import write_output
 from edgefl.report.timeline.data import Broken, Timeline, Transfer
 from edgefl.wording import grouped
 
@@ -89,11 +86,6 @@ def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = Non
     events.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))
     facts = {"displayTimeUnit": "ms", "otherData": {"run": name, "clock": "virtual time"}}
     return {**facts, "traceEvents": [*_names(threads), *events]}
-
-
-def write_trace(trace: dict[str, Any], path: Path) -> None:
-    """Write a trace to a file."""
-    write_output(path, json.dumps(trace, separators=(",", ":"), allow_nan=False))
 
 
 def _micro(seconds: float) -> float:

@@ -140,8 +140,6 @@ class Stack:
         made = []
         # Without the padding rows; all are copies, because the memory is reused.
         for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):
-            if not losses or len(losses) != task.steps:
-                raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
             kept = {name: self._memory[name][row].clone() for name in task.rule.kept}
             final = torch.cat([self._parameters[row], self._buffers[row]])
             made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))

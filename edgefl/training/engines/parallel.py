@@ -193,10 +193,8 @@ class PoolTraining:
 
     def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
         """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order."""
-        weights, how = (
-            Region(self._memory, 0, self._room).put(vector),
-            _sendable(cloudpickle.dumps, mode, "the mode of an evaluation"),
-        )
+        weights = Region(self._memory, 0, self._room).put(vector)
+        how = _sendable(cloudpickle.dumps, mode, "the mode of an evaluation")
         size = max(1, -(-batches // self._pool.size))
         shares = [range(start, min(start + size, batches)) for start in range(0, batches, size)]
         scores: dict[int, list[BatchScore]] = {}

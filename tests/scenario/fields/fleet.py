@@ -123,6 +123,7 @@ PROBES: list[Probe] = probes(world, [
     ("training.local.input.workers", READING, {"training.local.input.workers": 4}, EARLIER),
     ("training.local.input.core", READING, {"training.local.input.core": 9}, LATER),
     ("round_overhead.start", {}, {"round_overhead": {"start": "9 s"}}, LATER),
+    ("round_overhead.first", {}, {"round_overhead": {"first": "9 s"}}, LATER),
     ("round_overhead.wait", {}, {"round_overhead": {"kind": "flower"}}, LATER),
     ("round_overhead.per_megabyte", {}, {"round_overhead": {"per_megabyte": "99 s"}}, LATER),
     ("fleet[].count", {}, {"fleet.0.count": 7, "fleet.1.count": 1}, differs),
