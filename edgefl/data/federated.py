@@ -164,7 +164,7 @@ def tested_samples(spec: DataSpec, split: Split) -> int:
 
     >>> from edgefl.data.sets.digits import Digits
     >>> tested_samples(Digits(clients=5), "test")
-    2000
+    600
     """
     known = spec.describe()
     return sum(known.test) if split == "test" else round(sum(known.train) * spec.validation)

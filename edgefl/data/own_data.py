@@ -129,7 +129,6 @@ class OwnData(DataSpec):
         return one._replace(owner=owner), other._replace(owner=tested)
 
     def _split(self, raw: Raw, train: Samples | None) -> Samples:
-        """Inputs, labels and the names of clients of a split."""
         inputs = self.stored(raw, train)
         try:
             labels = self.task.labels(raw.plain(raw.targets, raw.names[1]))

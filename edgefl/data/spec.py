@@ -163,9 +163,8 @@ class DataSpec(Component):
 
     def samples(self) -> tuple[Samples, Samples]:
         """The value of :meth:`checked` with inputs as contiguous arrays."""
-        train, test = self.checked()
-        one, other = (part._replace(inputs=np.ascontiguousarray(part.inputs)) for part in (train, test))
-        return one, other
+        train, test = (part._replace(inputs=np.ascontiguousarray(part.inputs)) for part in self.checked())
+        return train, test
 
     def describe(self) -> Description:
         """The properties of the used samples, without inputs; reads files if :meth:`declared` returns ``None``.

@@ -238,8 +238,7 @@ class RememberingEngine:
     """
 
     def __init__(self, folder: Path, engine: Engine, given: EngineInputs, seed: int) -> None:
-        self._engine = engine
-        self._folder = folder / str(seed)
+        self._engine, self._folder = engine, folder / str(seed)
         self._model, self._device = repr(given.model), given.device
         self._folder.mkdir(parents=True, exist_ok=True)
 

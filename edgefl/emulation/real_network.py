@@ -178,10 +178,9 @@ class RealNetwork:
             self._failed[link] = capacities[link]
         capacities = {link: rate for link, rate in capacities.items() if link not in self._failed}
         changed = {link: rate for link, rate in capacities.items() if rate != self._capacity[link]}
-        for link, rate in changed.items():
-            self._capacity[link] = rate
         ends: dict[tuple[str, str], float] = {}
         for link, rate in changed.items():
+            self._capacity[link] = rate
             source, target = self.topology.ends(link)
             ends[str(source), str(target)] = rate
         if ends:

@@ -164,10 +164,8 @@ class Testbed:
     __test__ = False  # for pytest
 
     def __init__(self, real_links: RealLinks, *, dilation: float, trainers: Trainers | None = None) -> None:
-        self._real_links = real_links
-        self._nodes = real_links.nodes
+        self._real_links, self._nodes, self._trainers = real_links, real_links.nodes, trainers
         self.clock = RealClock(dilation, self)
-        self._trainers = trainers
         self._arrived = 0
         self._worked_before = processor_seconds()
         self._carried_before: dict[Pair, int] = {}

@@ -126,9 +126,7 @@ class Flow(simpy.Event):
 
     def settle(self, now: float, delivered: float, *, cancelled: bool) -> None:
         """Set the flow's final figures; called once, when the flow ends."""
-        self.ended = now
-        self._delivered = delivered
-        self.cancelled = cancelled
+        self.ended, self._delivered, self.cancelled = now, delivered, cancelled
 
     def __repr__(self) -> str:
         return f"<Flow {self.id}: {self.source} to {self.target}, {self.bytes:g} bytes>"

@@ -113,10 +113,8 @@ class GraphLinks:
         self._out: list[list[int]] = [[] for _ in self._nodes]
         self._in: list[list[int]] = [[] for _ in self._nodes]
         self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
-        self.capacity = array("d")
-        self.latency = array("d")
+        self.capacity, self.latency, self._air = array("d"), array("d"), array("q")
         self.airtime_fair = sharing == "airtime_fair"
-        self._air = array("q")
         channels: dict[str, int] = {}
         for source, target, attributes in graph.edges(data=True):
             edge = f"edge {source!r} -> {target!r}"

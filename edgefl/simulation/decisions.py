@@ -42,9 +42,8 @@ class Decisions:
     """
 
     def __init__(self, world: World, *, may_ask: bool = False, shortens: bool = False) -> None:
-        self._world = world
+        self._world, self._may_ask = world, may_ask
         self._shortens = shortens or world.setup.method.local.common_finish is not None
-        self._may_ask = may_ask
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
         self.asked: dict[int, int] = {}
         self.last_pick: Pick | None = None

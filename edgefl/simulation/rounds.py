@@ -59,8 +59,7 @@ class RoundBook:
         self.world, self._optimum = world, optimum
         self.rows: list[RoundRow] = []
         self.latest = UNKNOWN
-        self.ema = math.nan
-        self.best = math.nan
+        self.ema = self.best = math.nan
         self.pick: Pick | None = None
         selector = world.setup.selector
         self._learning_selector = selector if selector.learns() else None

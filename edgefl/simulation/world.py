@@ -109,7 +109,6 @@ class World:
             self.env.alarm(budget.limit, last=True).callbacks.append(lambda _: self.accounts.exhaust(budget))
 
     def _charge(self, event: Event) -> None:
-        """Charge the user's quantities with what an event adds to them."""
         for figure in self.setup.figures:
             with blaming(self.setup.label, event.round - 1, f"figure '{figure.name}'"):
                 amount = 0.0 if figure.source is None else figure.source(event)

@@ -158,12 +158,11 @@ class Asynchronous:
     def __init__(self, world: World, book: RoundBook, spec: AsynchronousSpec) -> None:
         self.world, self.book, self._spec = world, book, spec
         self._decisions = Decisions(world)
-        self._picks = 0
+        self._picks = self._wasted = 0
         self._free = np.ones(world.setup.clients, dtype=bool)
         self._under_way: dict[int, Participation] = {}
         self._begun: list[Participation] = []
         self._buffer: list[Participation] = []
-        self._wasted = 0
         self._change = world.env.event()
         self._ahead = spec.ahead if world.setup.method.overlap else 0
         self._queue: dict[int, Prefetch | None] = {}  # the clients that are dispatched next, first come first served
@@ -200,9 +199,7 @@ class Asynchronous:
         """An event that triggers when a client has left, or when one becomes available while too few are active."""
         seconds = self._decisions.next_arrival()
         full = len(self._under_way) >= self._spec.under_way(self.world.setup.cohort)
-        if full or math.isinf(seconds):
-            return self._change
-        return self._change | self.world.env.timeout(seconds)
+        return self._change if full or math.isinf(seconds) else self._change | self.world.env.timeout(seconds)
 
     def break_off(self) -> None:
         for participant in list(self._under_way.values()):

@@ -98,7 +98,6 @@ class Synchronous(RoundByRound):
             prefetch.drop()
 
     def _end(self, fate: Lost) -> None:
-        """Drop who has not returned, and abort the broadcasts in progress."""
         for participant in self.participants:
             participant.drop(fate)
         if self._broadcasting is not None:
