@@ -127,10 +127,10 @@ def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
 @pytest.mark.parametrize(
     ("transport", "named"),
     [
-        ({}, "uploads over the own link of a jetson-nano (20 of 40 rounds)"),
+        ({}, "computing on jetson-nano (39 of 40 rounds)"),
         pytest.param(
             {"kind": "tcp"},
-            "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window) (38)",
+            "downloads (37 of 40 rounds), most often over the TCP connection (round trips, window) (36)",
             marks=pytest.mark.full,
         ),
     ],

@@ -55,7 +55,7 @@ SHEETS = {
 def test_a_guess_from_a_data_sheet_holds_for_each_board_that_is_left_out(name, tmp_path):
     board = load_profile(name)
     base = "raspberry-pi-5" if name == "raspberry-pi-4" else "raspberry-pi-4"
-    base += "-torch1" * (board.stack == load_profile("raspberry-pi-4-torch1").stack)
+    base += "-torch1" * name.endswith("plus")
     (cores, ghz, bandwidth), file = SHEETS[name], tmp_path / "guess.yaml"
     sheet = ["--cores", cores, "--ghz", ghz, "--gb-per-second", bandwidth, "--watts", value(board.power.compute)]
     run("guess", "-o", file, "--from", base, "--ram", "4 GiB", *sheet)
@@ -166,7 +166,12 @@ PLAIN = ("raspberry-pi-3b", "phone-flagship", "phone-low-end")
 )
 def test_the_shipped_profile_is_what_its_derivation_says(name, tmp_path):
     shipped, made = load_profile(name), derived(name, tmp_path / "made.yaml")
-    assert numbers(shipped.compute.model_dump()) == pytest.approx(numbers(made.compute.model_dump()))
+    found, expected = (numbers(each.compute.model_dump()) for each in (shipped, made))
+    if name == "raspberry-pi-5":  # its bounds are the errors on other deployments
+        found, expected = (
+            {at: n for at, n in all.items() if not at.endswith((".low", ".high"))} for all in (found, expected)
+        )
+    assert found == pytest.approx(expected)
     assert shipped.evidence("compute").kind == "derived"
     products, memory, scalar, _ = DERIVED[name]
     says = f"products x {products:.3g}, memory x {memory:.3g}, scalar code and overheads x {scalar:.3g}"
