@@ -13,15 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from edgefl.flower.thread_scheduler import ThreadScheduler
 from edgefl.randomness import integer_seed
-
-if TYPE_CHECKING:
-    from edgefl.flower.grid import AppRun
+from edgefl.simulation.clock import Clock
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 """Messages carry times of the calendar; a time of 0 would need fewer bytes than a real one."""
@@ -44,6 +43,17 @@ def sleep(seconds: float) -> None:
     (_really if _present is None else _present.sleep)(seconds)
 
 
+class TimedRun(Protocol):
+    """A run whose time an app's clock shows; both calls let time pass."""
+
+    env: Clock
+    threads: ThreadScheduler
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def wait_for_nodes(self, seconds: float) -> None: ...
+
+
 class AppTime:
     """The clock of an app.
 
@@ -55,13 +65,13 @@ class AppTime:
     """
 
     def __init__(self) -> None:
-        self.run: AppRun | None = None
+        self.run: TimedRun | None = None
         self.called = False
         self._in_client: int | None = None
         self._slept = 0.0
 
     @property
-    def running(self) -> AppRun:
+    def running(self) -> TimedRun:
         assert self.run is not None, "the app runs before its world exists"
         return self.run
 
