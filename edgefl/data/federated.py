@@ -159,11 +159,11 @@ def reads_samples(spec: DataSpec, split: Split = "test") -> bool:
     return split == "validation" or spec.partition.by_owner or spec.known() is None
 
 
-def tested_samples(spec: DataSpec, split: Split) -> int:
+def samples_to_evaluate(spec: DataSpec, split: Split) -> int:
     """The number of samples that a model is evaluated on, as :func:`shard_sizes` without reading pixels.
 
     >>> from edgefl.data.sets.digits import Digits
-    >>> tested_samples(Digits(clients=5), "test")
+    >>> samples_to_evaluate(Digits(clients=5), "test")
     600
     """
     known = spec.describe()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
 from edgefl.data.attackers import Attackers
-from edgefl.data.federated import FederatedData, load_federated, shard_sizes, tested_samples
+from edgefl.data.federated import FederatedData, load_federated, shard_sizes, samples_to_evaluate
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
 from edgefl.methods.build import build_method
@@ -167,7 +167,7 @@ def evaluation_of(scenario: Scenario, samples: NDArray[np.int64]) -> RoundEvalua
     if spec.on is None:
         return None
     with errors_at("data"):
-        tested = tested_samples(scenario.data, spec.split)
+        tested = samples_to_evaluate(scenario.data, spec.split)
     own = tested if scenario.data.test == "whole" else np.maximum(1, tested * samples // samples.sum())
     images = np.broadcast_to(own if spec.images is None else spec.images, samples.shape).astype(np.int64)
     share = 0.0 if spec.on == "server" else spec.share
