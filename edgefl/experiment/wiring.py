@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
 from edgefl.data.attackers import Attackers
-from edgefl.data.federated import FederatedData, load_federated, shard_sizes, samples_to_evaluate
+from edgefl.data.federated import FederatedData, load_federated, samples_to_evaluate, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
 from edgefl.methods.build import build_method
