@@ -27,6 +27,7 @@ from edgefl.fleet.roofline import (
     step_evidence,
     step_seconds,
     step_signature,
+    waits_for_launches,
 )
 
 __all__ = [
@@ -34,5 +35,5 @@ __all__ = [
     "Heat", "InputPipeline", "NamedProfile", "Operator", "Pace", "Slowdown", "all_profiles", "assign", "compute_joules",
     "fits", "fleet_step_seconds", "group_counts", "idle_joules", "load_profile", "measured_step", "profile_names",
     "promotion_joules", "read_profile", "resolve", "step_evidence", "step_seconds", "step_signature", "tail_joules",
-    "training_watts", "transfer_joules", "value",
+    "training_watts", "transfer_joules", "value", "waits_for_launches",
 ]  # fmt: skip

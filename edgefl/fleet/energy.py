@@ -18,18 +18,22 @@ def compute_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "no
     return value(profile.power.compute, bound) * seconds
 
 
-def training_watts(profile: DeviceProfile, seconds: float, waiting: float, reading: float) -> float:
+def training_watts(
+    profile: DeviceProfile, seconds: float, waiting: float, reading: float, launching: float = 0.0
+) -> float:
     """Mean watts over ``seconds`` of local training, of which it waits for data during ``waiting``.
 
     ``reading`` are the seconds of all cores that read, also while it trains; the whole device draws at most full load.
+    One core works while a GPU waits for launches, during ``launching``.
     """
     full = compute_joules(profile, 1.0)
-    if not reading:
+    if not reading and not launching:
         return full
     idle, cores = value(profile.power.idle), profile.compute.cores or OTHER_CORES
     own = profile.power.one_core
     one_core = idle + (full - idle) / cores if own is None else value(own)
-    return min(full, full + ((one_core - full) * waiting + (one_core - idle) * (reading - waiting)) / seconds)
+    less = (one_core - full) * (waiting + launching) + (one_core - idle) * (reading - waiting)
+    return min(full, full + less / seconds)
 
 
 OTHER_CORES = 8

@@ -81,19 +81,13 @@ def fleet_step_seconds(
     work = np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3)
     if (work < 0).any() or not np.isfinite(work).all():
         raise ValueError("an operator's flops, bytes and count must be finite and not negative")
-    flops, moved, count = work.T
-    kinds = [getattr(operator, "kind", "") for operator in operators]
-    groups = np.array([getattr(operator, "groups", 0) for operator in operators])
+    count = work.T[2]
     each = np.empty((len(profiles), len(operators)))
     for row, profile in enumerate(profiles):
-        own = {kind: profile.rates(bound, kind=kind) for kind in set(kinds)}
-        rate, bandwidth, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
-        half, group = value(profile.compute.half_rate_pixels, bound), value(profile.compute.group_overhead, bound)
-        kernels = np.maximum(flops * small_images(operators, half) / rate, moved / bandwidth)
-        each[row] = kernels + launch + group * groups
+        kernels, launches = _parts(profile, operators, work, bound)
+        each[row] = kernels + launches
         if profile.backend == "cuda" and (total := float(each[row] @ count)):
-            run = float(kernels @ count)
-            each[row] *= beside(run, total - run) / total
+            each[row] *= beside(float(kernels @ count), float(launches @ count)) / total
     per_step = np.array([value(profile.compute.step_overhead, bound) for profile in profiles])
     seconds = np.asarray((each * count).sum(axis=1) + per_step, np.float64)
     if bound != "nominal":
@@ -106,6 +100,29 @@ def fleet_step_seconds(
             factors = dict(zip(("low", "nominal", "high"), sorted((1.0, factor, factor**2)), strict=True))
             seconds[row] = factors[bound] * value(step.seconds, bound)
     return seconds
+
+
+def _parts(
+    profile: DeviceProfile, operators: Sequence[Operator], work: NDArray[np.float64], bound: Bound
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The seconds of each operator itself, and those to launch it; ``work`` is its FLOPs and bytes, and its count."""
+    flops, moved, _ = work.T
+    kinds = [getattr(operator, "kind", "") for operator in operators]
+    own = {kind: profile.rates(bound, kind=kind) for kind in set(kinds)}
+    rate, bandwidth, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
+    half, group = value(profile.compute.half_rate_pixels, bound), value(profile.compute.group_overhead, bound)
+    groups = np.array([getattr(operator, "groups", 0) for operator in operators])
+    return np.maximum(flops * small_images(operators, half) / rate, moved / bandwidth), launch + group * groups
+
+
+def waits_for_launches(profile: DeviceProfile, operators: Iterable[Operator]) -> float:
+    """Seconds of a step in which a GPU waits for the host to launch operators; 0 where the host computes itself."""
+    if profile.backend != "cuda":
+        return 0.0
+    operators = tuple(operators)
+    work = np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3)
+    kernels, launches = (float(part @ work.T[2]) for part in _parts(profile, operators, work, "nominal"))
+    return beside(kernels, launches) - kernels
 
 
 OVERLAP = 3.0

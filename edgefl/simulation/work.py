@@ -22,6 +22,7 @@ from edgefl.fleet import (
     measured_step,
     step_seconds,
     training_watts,
+    waits_for_launches,
 )
 from edgefl.methods.parts.common_finish import Passes, Predicted
 from edgefl.methods.parts.local_options import LocalOptions
@@ -94,11 +95,15 @@ def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) 
 
 
 class LocalSeconds(NamedTuple):
-    """Seconds of local training, those in which it waits for data, and those of all cores that read."""
+    """Seconds of local training, those in which it waits for data, and those of all cores that read.
+
+    ``launching`` are those in which a GPU waits for launches.
+    """
 
     training: float
     waiting: float
     reading: float
+    launching: float
 
 
 def local_seconds(
@@ -113,11 +118,13 @@ def local_seconds(
     """Local training with these numbers of steps by batch size, or the same ``part`` of each step."""
     steps = {size: part * step_seconds(profile, costs[size].operators, bound=bound) for size in batches}
     training = sum(count * steps[size] for size, count in batches.items())
+    idle = {size: part * waits_for_launches(profile, costs[size].operators) for size in batches}
+    launching = sum(count * idle[size] for size, count in batches.items())
     if pipeline is None:
-        return LocalSeconds(training, 0.0, 0.0)
+        return LocalSeconds(training, 0.0, 0.0, launching)
     waiting = sum(count * pipeline.waiting(profile, steps[size], size) for size, count in batches.items())
     reading = sum(count * pipeline.reading(profile, size) for size, count in batches.items())
-    return LocalSeconds(training + waiting, waiting, reading)
+    return LocalSeconds(training + waiting, waiting, reading, launching)
 
 
 @dataclass(eq=False)
@@ -253,7 +260,7 @@ def work_on(
     local, thermal = local_seconds(profile, costs, batches, pipeline, part=part), profile.compute.thermal
     training = max(0.0, local.training + more * profile.rates()[3])
     seconds, hot_seconds = (training / share + waits for share in (1.0, 1.0 if thermal is None else thermal.sustained))
-    watts = training_watts(profile, seconds, local.waiting, local.reading)
+    watts = training_watts(profile, seconds, local.waiting, local.reading, local.launching)
     peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
     return Work(
         device=profile.name,

@@ -1,8 +1,10 @@
+from types import SimpleNamespace
+
 import pytest
 from pydantic import BaseModel
 
 from edgefl.errors import Note, UserError
-from edgefl.fleet import DeviceProfile, Estimate, load_profile, training_watts, value
+from edgefl.fleet import DeviceProfile, Estimate, load_profile, step_seconds, training_watts, value, waits_for_launches
 from edgefl.fleet.profile import Memory
 from edgefl.validation import validated
 
@@ -89,3 +91,13 @@ def test_watts_of_training_follow_from_what_the_cores_do():
     workers = training_watts(board, 3, waiting=2, reading=5)
     assert workers * 3 == pytest.approx(3 * 2.8 + 4.04 + 5 * 1.01)
     assert training_watts(board, 3, waiting=0, reading=5) == 6.84
+
+
+def test_a_gpu_that_waits_for_launches_draws_the_watts_of_one_core():
+    board = load_profile("jetson-orin-nx")
+    small, large = (SimpleNamespace(flops=flops, bytes=0.0, count=100) for flops in (1.0, 1e12))
+    waits = waits_for_launches(board, [small])
+    assert waits == pytest.approx(step_seconds(board, [small]) - value(board.compute.step_overhead), rel=1e-6)
+    assert training_watts(board, waits, 0.0, 0.0, waits) == pytest.approx(value(board.power.one_core))
+    assert waits_for_launches(board, [large]) < 0.01 * step_seconds(board, [large])
+    assert waits_for_launches(load_profile("raspberry-pi-4"), [small]) == 0
