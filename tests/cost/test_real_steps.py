@@ -371,7 +371,7 @@ def test_a_recomputed_layer_costs_its_products_again_and_saves_memory(reentrant,
             trained_once(each, inputs, labels, autocast, recorder.entering)
         recorders.append(recorder)
     checkpointed, kept = recorders
-    peaks = [each.brought_bytes + max(record.live for record in each.records) for each in recorders]
+    peaks = [sum(each.brought.values()) + max(record.live for record in each.records) for each in recorders]
     tensors = {name: torch.randn(shape).requires_grad_() for name, shape in shapes.items()}
     inputs, labels = torch.randn(8, *IMAGES), torch.zeros(8, dtype=torch.int64)
     with Live(*tensors.values(), inputs, labels) as live:

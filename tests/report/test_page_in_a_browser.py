@@ -17,7 +17,7 @@ from .conftest import seed_result
 pytestmark = pytest.mark.skipif(program() is None, reason=f"no browser on the PATH, none of {', '.join(PROGRAMS)}")
 
 SHOWN = (
-    "[...document.querySelectorAll('svg')].filter(each => each.getBoundingClientRect().width)"
+    "[...document.querySelectorAll('svg')].filter(each => each.checkVisibility() && each.getBoundingClientRect().width)"
     ".map(each => each.ariaLabel)"
 )
 
