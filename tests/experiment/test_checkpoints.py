@@ -11,6 +11,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import checkpoints
 from edgefl.experiment.checkpoints import Checkpoints
 from edgefl.experiment.journal import Journal, LogDiffers
+from edgefl.files import write_file
 from edgefl.record.events import Event
 
 
@@ -104,13 +105,15 @@ def test_nothing_waits_for_a_checkpoint_and_an_error_of_it_is_raised_once(tmp_pa
     assert Checkpoints(tmp_path).newest()[0] == 10
 
 
-def test_a_tensor_that_is_changed_in_place_after_it_was_handed_over_is_named(tmp_path):
-    tensors = states({0: 1.0})
+def test_a_tensor_that_is_changed_in_place_after_it_was_handed_over_is_named(tmp_path, monkeypatch):
+    tensors, changed = states({0: 1.0}), threading.Event()
+    monkeypatch.setattr(checkpoints, "write_file", lambda *given: changed.wait(60) and write_file(*given))
 
     def write() -> None:
         with Checkpoints(tmp_path) as writer:
             writer.begin(10, tensors, {})
             tensors["state/0/v"].add_(1.0)
+            changed.set()
 
     with pytest.raises(RuntimeError, match="'state/0/v' was changed in place after round 10"):
         write()
