@@ -9,7 +9,7 @@ PARTS = {
                      "experiment.NotWritten"],
     "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult",
                      "record.figures.Quantity"],
-    "Parts of a run": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
+    "Parts of a run": ["experiment.run", "experiment.resume", "rerun.replay.Replay", "rerun.verify.verify"],
     "Network": ["network.FlowNetwork", "network.Flow", "network.StepTrace", "network.read_mahimahi",
                 "network.read_traces", "network.Transport", "network.lv08", "network.Tcp", "network.FifoQueue"],
     "Devices": ["fleet.load_profile", "fleet.Operator", "fleet.step_seconds", "fleet.fits", "fleet.compute_joules",

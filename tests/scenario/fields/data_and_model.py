@@ -78,8 +78,6 @@ PROBES: list[Probe] = probes(world, [
     ("data.partition<quantity>.min_size", {"data.partition": {"kind": "quantity", "sigma": 3.0}},
      partition(min_size=30), both(less("largest"), more("smallest"))),
     ("data.partition<sizes>.images[]", GIVEN, partition(images=[9, *[5] * 7]), more("largest")),
-    ("data.partition<sizes>.owners", {**PLAY, "data.partition": {"kind": "sizes", "images": [5] * 8}},
-     partition(owners=True), differs),
     ("data.partition<file>.file", LISTED, partition(file=str(FOLDER / "few.json")), less("largest", "smallest")),
     # What data sets have of their own.
     ("data<arrays>.train", ARRAYS, {"data.train": str(FOLDER / "more.npz")}, more("flops", "largest")),

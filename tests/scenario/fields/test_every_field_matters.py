@@ -41,6 +41,7 @@ NOTHING_FOLLOWS = {
 """Fields, or whole sections, that by their nature change no round and no event."""
 
 ELSEWHERE = {
+    "data.partition<sizes>.owners": "tests/data/partitions/test_iid_and_quantity.py",
     "fleet[].profile.modes": "tests/fleet/test_assignment.py",
     "fleet[].profile.compute.measured_steps[].training_flops": "tests/profiling/test_step_table.py",
     "fleet[].profile.compute.measured_steps[].bytes_touched": "likewise",
