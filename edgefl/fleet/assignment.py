@@ -13,19 +13,10 @@ from pydantic import Field, model_validator
 from edgefl.device_capacity import read_capacities
 from edgefl.errors import UserError, locating
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
+from edgefl.fleet.changed_profile import DURATIONS, RATES, in_mode, scaled_compute, scaled_kinds, slower
 from edgefl.fleet.figure import scaled, value
 from edgefl.fleet.library import load_profile, note_doubtful
-from edgefl.fleet.profile import (
-    DURATIONS,
-    RATES,
-    DeviceProfile,
-    Evidence,
-    OperatorRates,
-    in_mode,
-    scaled_compute,
-    scaled_kinds,
-    slower,
-)
+from edgefl.fleet.profile import DeviceProfile, Evidence, OperatorRates
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator

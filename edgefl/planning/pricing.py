@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, locating
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, step_costs, world_for, world_of
-from edgefl.fleet import Bound, DeviceProfile, step_seconds
-from edgefl.fleet.profile import slower
+from edgefl.fleet import Bound, DeviceProfile, load_profile, step_seconds
+from edgefl.fleet.changed_profile import slower
 from edgefl.planning.observation import BOUNDS, MethodPlan, Plan, Range
 from edgefl.planning.planning import plan, untrained_rounds
 from edgefl.scenario import Scenario, with_overrides
@@ -140,6 +140,9 @@ def price(
     plans: list[Plan] = []
     rate = 0.0
     for name in on or [""]:
+        if name:
+            with locating(file="--on"):
+                load_profile(name)
         alone = {"fleet": [{"profile": name, "share": 1, "link": scenario.fleet[0].link}], "cost": {"kind": "measured"}}
         there = with_overrides(scenario, alone) if name else scenario
         made = plan(there, methods=labels, rounds=rounds or SIMULATED, seed=seed)

@@ -21,7 +21,8 @@ from edgefl.csv_table import read_csv
 from edgefl.errors import UserError, locating
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.fleet import DeviceProfile
-from edgefl.fleet.profile import Load, slower
+from edgefl.fleet.changed_profile import slower
+from edgefl.fleet.profile import Load
 from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport

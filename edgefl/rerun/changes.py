@@ -16,8 +16,8 @@ from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import scaled_step
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
+from edgefl.fleet.changed_profile import RATES, scaled_figures, slower
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
-from edgefl.fleet.profile import RATES, scaled_figures, slower
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network.capacities.base import DIRECTIONS
 from edgefl.network.client_links import scaled_links

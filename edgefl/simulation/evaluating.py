@@ -76,17 +76,17 @@ class Evaluating:
     def run(self, round: int, updates: int) -> Life:
         """``updates`` arrived in the round."""
         setup = self.world.setup
-        evaluation, due = setup.evaluation, (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
+        evaluation = setup.evaluation if setup.evaluates(round) else None
         if setup.server_device is not None:
             sizes = setup.sizes_plain or setup.sizes
             # One pass over each update, with a multiplication and an addition for each number, and one over the model.
             moved = float((updates + 1) * sizes.model_bytes)
             mean = Operator("mean", updates * sizes.model_bytes / 2, moved, count=1)
             yield from self._serve("aggregation", round, step_seconds(setup.server_device, [mean]))
-            if evaluation is not None and due and evaluation.on_server:
+            if evaluation is not None and evaluation.on_server:
                 work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
                 yield from self._serve("evaluation", round, work.seconds)
-        if evaluation is not None and due and evaluation.share:
+        if evaluation is not None and evaluation.share:
             began = self.world.env.now
             yield from self._on_clients(round, evaluation)
             self.world.accounts.totals.charge("evaluation_seconds", self.world.env.now - began)

@@ -99,8 +99,7 @@ class RoundBook:
             return
         world.aggregated(round, [each.job for each in arrived], mixing)
         self.pass_feedback(round, arrived)
-        due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
-        evaluation = self.evaluate(round + 1) if due else UNKNOWN
+        evaluation = self.evaluate(round + 1) if setup.evaluates(round) else UNKNOWN
         self._account(round, participants, arrived, evaluation)
         self._standing(round, evaluation)
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1

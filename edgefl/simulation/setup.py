@@ -135,6 +135,10 @@ class Setup:
     def clients(self) -> int:
         return len(self.samples)
 
+    def evaluates(self, round: int) -> bool:
+        """True if the model of a round (from 0) is evaluated: every so many rounds, and the last one."""
+        return (round + 1) % self.evaluate_every == 0 or round + 1 == self.rounds
+
     @cached_property
     def log(self) -> EventLog:
         return EventLog(self.listeners)

@@ -9,7 +9,7 @@ from edgefl.cost.law import CostModel
 from edgefl.experiment import run
 from edgefl.experiment.wiring import step_costs
 from edgefl.fleet import load_profile, step_seconds
-from edgefl.fleet.profile import in_mode
+from edgefl.fleet.changed_profile import in_mode
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import build_model

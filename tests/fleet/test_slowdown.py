@@ -22,8 +22,8 @@ from edgefl.fleet import (
     step_signature,
 )
 from edgefl.fleet.assignment import Sample, resolve, sampled_profiles
+from edgefl.fleet.changed_profile import slower
 from edgefl.fleet.figure import value
-from edgefl.fleet.profile import slower
 from edgefl.randomness import generator
 from edgefl.simulation.work import work_on
 

@@ -8,9 +8,9 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile, step_seconds
+from edgefl.fleet.changed_profile import slower
 from edgefl.fleet.figure import value
 from edgefl.fleet.fitting import Rates
-from edgefl.fleet.profile import slower
 from edgefl.profiling.step_table import read_step_table
 from edgefl.profiling.table_profile import Compared, Errors, errors_by
 
