@@ -4,8 +4,17 @@ import pytest
 from pydantic import BaseModel
 
 from edgefl.errors import Note, UserError
-from edgefl.fleet import DeviceProfile, Estimate, load_profile, step_seconds, training_watts, value, waits_for_launches
-from edgefl.fleet.profile import Memory
+from edgefl.fleet import (
+    DeviceProfile,
+    Estimate,
+    load_profile,
+    step_seconds,
+    step_signature,
+    training_watts,
+    value,
+    waits_for_launches,
+)
+from edgefl.fleet.profile import MeasuredStep, Memory
 from edgefl.validation import validated
 
 
@@ -100,4 +109,8 @@ def test_a_gpu_that_waits_for_launches_draws_the_watts_of_one_core():
     assert waits == pytest.approx(step_seconds(board, [small]) - value(board.compute.step_overhead), rel=1e-6)
     assert training_watts(board, waits, 0.0, 0.0, waits) == pytest.approx(value(board.power.one_core))
     assert waits_for_launches(board, [large]) < 0.01 * step_seconds(board, [large])
+    seconds = step_seconds(board, [small]) / 5
+    step = MeasuredStep(signature=step_signature([small]), step="small", seconds=seconds)
+    timed = board.model_copy(update={"compute": board.compute.model_copy(update={"measured_steps": (step,)})})
+    assert waits_for_launches(timed, [small]) == pytest.approx(waits / 5)
     assert waits_for_launches(load_profile("raspberry-pi-4"), [small]) == 0
