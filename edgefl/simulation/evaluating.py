@@ -46,6 +46,7 @@ class Evaluator(Participation):
         yield self._env.timeout(self.work.seconds)
         self._break_off_computing()
         return True
+        self.world.traffic.power.phase(self.client, self.work.watts)
 
     def _break_off_computing(self) -> None:
         self.world.evaluated(self.client, self.round, self.work, self._end_phase(), self.job.id.dispatch)
