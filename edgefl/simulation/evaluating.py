@@ -135,8 +135,8 @@ class Evaluating:
     def _from(self, gate: Node, evaluators: Sequence[Evaluator], round: int) -> Life:
         """The evaluators of one gate, the server or a cell, which has to receive the model first."""
         if gate != "server":
-            parts = dict.fromkeys(part for each in evaluators for part in each.downlink.parts)
-            relay = self.world.traffic.relay("server", gate, list(parts), round)
+            parts = self.world.lacking(gate, (each.downlink for each in evaluators))
+            relay = self.world.traffic.relay("server", gate, parts, round)
             self._relays.append(relay)
             yield relay
             if relay.failed:
@@ -145,3 +145,4 @@ class Evaluating:
                 return
         for each in evaluators:
             each.begin()
+            self.world.cells_with_base.add(gate)

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -133,6 +133,11 @@ class World:
 
     def bytes_of(self, client: int, round: int, alpha: int | None = None) -> tuple[int, int]:
         """The bytes of a downlink of a client, given what it holds, and of an uplink."""
+    def lacking(self, cell: Node, downlinks: Iterable[Downlink]) -> list[Part]:
+        """The parts that a cell has to receive for these clients: each once, and a base once in a run."""
+        needed = dict.fromkeys(part for each in downlinks for part in each.parts)
+        return [part for part in needed if part.name != BASE or cell not in self.cells_with_base]
+
         down, up = self.downlink(client, round, alpha).parts, self.uplink(client)
         return sum(part.bytes for part in down), sum(part.bytes for part in up)
 

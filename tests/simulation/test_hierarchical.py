@@ -1,17 +1,19 @@
 """Cells that average, and when they close."""
 
+import numpy as np
 import pytest
+
+from edgefl.simulation.setup import RoundEvaluation
 
 from .conftest import cells
 
 HIERARCHICAL = {"kind": "hierarchical"}
 
 
-def test_a_cell_fetches_a_frozen_base_once(run):
-    plain, found = (
-        run(rates=[8e6] * 6, topology=cells([8e6] * 6), cohort=3, protocol=HIERARCHICAL, rounds=6, base_bytes=size)
-        for size in (0, 3_000_000)
-    )
+@pytest.mark.parametrize("evaluation", [None, RoundEvaluation(0.5, np.full(6, 10), on_server=0)])
+def test_a_cell_fetches_a_frozen_base_once(run, evaluation):
+    world = {"rates": [8e6] * 6, "topology": cells([8e6] * 6), "cohort": 3, "protocol": HIERARCHICAL, "rounds": 6}
+    plain, found = (run(**world, base_bytes=size, evaluation=evaluation) for size in (0, 3_000_000))
     assert found.outcome.spent["bytes_backhaul"] - plain.outcome.spent["bytes_backhaul"] == 2 * 3_000_000
     reached = {event.client for event in found.of("transfer_start", item="down") if event.client >= 0}
     assert found.outcome.spent["bytes"] - plain.outcome.spent["bytes"] == len(reached) * 3_000_000
