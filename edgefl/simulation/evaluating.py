@@ -75,7 +75,7 @@ class Evaluating:
     _relays: list[Delivery] = field(default_factory=list)
 
     def run(self, round: int, updates: int) -> Life:
-        """``updates`` arrived in the round."""
+        """``updates`` arrived at the server in the round."""
         setup = self.world.setup
         evaluation = setup.evaluation if setup.evaluates(round) else None
         if setup.server_device is not None:
