@@ -118,7 +118,7 @@ class Participation:
                 yield delivery
         if seconds := world.before_training(self.client, sum(part.bytes for part in self.downlink.parts)):
             yield self._env.timeout(seconds)
-        world.clients[self.client].started = True
+        world.presence.started.add(self.client)
         self._end_transfer()
         self._received()
 

@@ -51,7 +51,6 @@ class ClientRecord:
     last_job: JobId | None = None  # that was computed to its end
     held: int | None = None  # the last model version that it held completely
     front: int | None = None  # the version of the model that it was broadcast since its last job
-    started: bool = False  # its framework has started once
     has_base: bool = False  # it has received the weights that are sent once
     begun: tuple[int, int] = (ABSENT, 0)  # the round in which it computed last, and how often it began to in that round
     _sent: list[int] = field(default_factory=list)  # the version of each block that it has received
@@ -193,8 +192,8 @@ class World:
         return self.before_training(client, received) + self.before_sending(client, sent)
 
     def before_training(self, client: int, received: float) -> float:
-        first = client not in self.clients or not self.clients[client].started
-        return self.setup.overhead.before_training(self.setup.fleet.profile_of(client), received, first=first)
+        first, device = client not in self.presence.started, self.setup.fleet.profile_of(client)
+        return self.setup.overhead.before_training(device, received, first=first)
 
     def before_sending(self, client: int, sent: float) -> float:
         return self.setup.overhead.before_sending(self.setup.fleet.profile_of(client), sent)
