@@ -42,6 +42,7 @@ class Evaluator(Participation):
         super().__init__(world, client, round, downlink, work, on_left=on_left, job=job)
 
     def _compute(self) -> Generator[simpy.Event, object, bool]:
+        self._ahead = sum(part.bytes for part in parts), ANSWER[0].bytes, work.seconds
         self.phase = "compute"
         yield self._env.timeout(self.work.seconds)
         self._break_off_computing()

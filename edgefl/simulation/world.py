@@ -26,6 +26,9 @@ from edgefl.simulation.work import Work, WorkModel
 from edgefl.training.faults import blaming
 from edgefl.training.job import JobId, Mixing, TrainingJob
 
+Ahead = tuple[int, int, float]
+"""The bytes that a client receives and sends, and the seconds that it computes."""
+
 
 @dataclass
 class ClientRecord:
@@ -198,16 +201,21 @@ class World:
     def before_sending(self, client: int, sent: float) -> float:
         return self.setup.overhead.before_sending(self.setup.fleet.profile_of(client), sent)
 
-    def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
+    def outlook(
+        self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf, ahead: Ahead | None = None
+    ) -> Outlook | None:
         """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
 
-        A link that is down now is left out of the prediction.
+        Without what is ``ahead`` of it, it trains. A link that is down now is left out of the prediction.
         """
         if self.setup.bandwidth is None:
             return None
         if up:
             return Outlook(up=True, deadline=deadline)
-        received, sent = self.bytes_of(client, round, alpha)
+        if ahead is None:
+            work = self.work.of(client, alpha)
+            ahead = *self.bytes_of(client, round, alpha), self.foreseen_compute(client, round, work)
+        received, sent, compute = ahead
         upload = self.traffic.foreseen(client, "up").seconds(sent)
         compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
         compute += self.framework(client, received, sent)
