@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from edgefl.cost.measure import Operator
 from edgefl.fleet import compute_joules, step_seconds
@@ -105,13 +107,31 @@ class Evaluating:
         server = self.world.setup.server_device
         assert server is not None
         yield self.world.env.timeout(seconds)
-        joules = compute_joules(server, seconds)
-        self.world.wrote("server", round, item=what, seconds=seconds, detail=detail(joules=joules))
-        self.world.accounts.totals.charge("server_seconds", seconds)
+        self._ended()
+
+    def _ended(self) -> None:
+        """Charge what was in progress; the server's joules are in the log, and not among those of the devices."""
+        now, totals = self.world.env.now, self.world.accounts.totals
+        if self._serving is not None:
+            assert self.world.setup.server_device is not None
+            (what, round, began), self._serving = self._serving, None
+            joules = compute_joules(self.world.setup.server_device, now - began)
+            self.world.wrote("server", round, item=what, seconds=now - began, detail=detail(joules=joules))
+            totals.charge("server_seconds", now - began)
+        if self._since is not None:
+            totals.charge("evaluation_seconds", now - self._since)
+            self._since = None
+
+    @cached_property
+    def _able(self) -> NDArray[np.bool_]:
+        """The clients that have samples, and memory for a training step on a batch of them, ``[clients]``."""
+        evaluation = self.world.setup.evaluation
+        images = [] if evaluation is None else evaluation.images.tolist()
+        return np.array([n > 0 and self.world.forward(client, 0, n).fits for client, n in enumerate(images)], np.bool_)
 
     def _on_clients(self, round: int, evaluation: RoundEvaluation) -> Life:
         world = self.world
-        available = np.flatnonzero(world.presence.available() & (evaluation.images > 0))
+        available = np.flatnonzero(world.presence.available() & self._able)
         if not len(available):
             return
         number = max(1, int(evaluation.share * len(available) + 0.5))

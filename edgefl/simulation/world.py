@@ -268,9 +268,8 @@ class World:
 
     def forward(self, client: int, round: int, images: int) -> Work:
         """A forward pass on as many images, on an undisturbed device."""
-        blocks, group = self.setup.sizes.blocks, int(self.setup.fleet.group[client])
-        facts = {"group": group, "level": self.level_of(client)}
-        work = self.work.forward(self.setup.fleet.profile_of(client), blocks, images, **facts)
+        blocks, group, level = self.setup.sizes.blocks, int(self.setup.fleet.group[client]), self.level_of(client)
+        work = self.work.forward(self.setup.fleet.profiles[group], blocks, images, group=group, level=level)
         if self.setup.seconds is None:
             return work
         training = self.work.of(client, blocks)
