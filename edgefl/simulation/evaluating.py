@@ -42,14 +42,14 @@ class Evaluator(Participation):
         job = TrainingJob(id=id, version=round + 1, round=round, alpha=work.alpha, steps=0, previous=None)
         downlink = Downlink(tuple(parts), whole.blocks)
         super().__init__(world, client, round, downlink, work, on_left=on_left, job=job)
+        self._ahead = sum(part.bytes for part in parts), ANSWER[0].bytes, work.seconds
 
     def _compute(self) -> Generator[simpy.Event, object, bool]:
-        self._ahead = sum(part.bytes for part in parts), ANSWER[0].bytes, work.seconds
         self.phase = "compute"
+        self.world.traffic.power.phase(self.client, self.work.watts)
         yield self._env.timeout(self.work.seconds)
         self._break_off_computing()
         return True
-        self.world.traffic.power.phase(self.client, self.work.watts)
 
     def _break_off_computing(self) -> None:
         self.world.evaluated(self.client, self.round, self.work, self._end_phase(), self.job.id.dispatch)
@@ -76,6 +76,8 @@ class Evaluating:
     world: World
     _evaluators: list[Evaluator] = field(default_factory=list)
     _relays: list[Delivery] = field(default_factory=list)
+    _serving: tuple[str, int, float] | None = None  # what the server computes, in which round, and since when
+    _since: float | None = None  # when the evaluations in progress began
 
     def run(self, round: int, updates: int) -> Life:
         """``updates`` arrived at the server in the round."""
@@ -91,21 +93,20 @@ class Evaluating:
                 work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
                 yield from self._serve("evaluation", round, work.seconds)
         if evaluation is not None and evaluation.share:
-            began = self.world.env.now
+            self._since = self.world.env.now
             yield from self._on_clients(round, evaluation)
-            self.world.accounts.totals.charge("evaluation_seconds", self.world.env.now - began)
+            self._ended()
 
     def break_off(self) -> None:
-        """The run ends: abort the evaluations in progress."""
+        """The run ends: abort what is in progress."""
+        self._ended()
         for relay in self._relays:
             self.world.traffic.cancel(relay)
         for evaluator in self._evaluators:
             evaluator.drop("unfinished")
 
     def _serve(self, what: str, round: int, seconds: float) -> Life:
-        """The server computes; its joules are in the log, and not among those of the devices."""
-        server = self.world.setup.server_device
-        assert server is not None
+        self._serving = what, round, self.world.env.now
         yield self.world.env.timeout(seconds)
         self._ended()
 
@@ -164,6 +165,6 @@ class Evaluating:
                 for each in evaluators:
                     each.quit("backhaul")
                 return
+            self.world.cells_with_base.add(gate)
         for each in evaluators:
             each.begin()
-            self.world.cells_with_base.add(gate)
