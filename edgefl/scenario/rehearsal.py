@@ -9,7 +9,6 @@ import torch
 from pydantic import BaseModel
 
 from edgefl.data.federated import reads_samples, shard_sizes
-from edgefl.data.partitions.by_owner import ByFile, Natural
 from edgefl.data.partitions.flwr import Flwr
 from edgefl.data.sharding import Integers
 from edgefl.errors import Note, UserError
@@ -114,7 +113,7 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> li
 
     with built_at("data"):
         description = scenario.data.describe()
-        if isinstance(scenario.data.partition, Natural | ByFile | Flwr):
+        if scenario.data.partition.by_owner or isinstance(scenario.data.partition, Flwr):
             shard_sizes(scenario.data, scenario.seeds[0], scenario.evaluation.split)
     with built_at("model"):
         model = build_model(

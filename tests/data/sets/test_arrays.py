@@ -254,6 +254,10 @@ def test_wrong_test_data_are_one_message_that_names_them(tmp_path, kind):
             "expected test: a.npz or test_data: b.npz, found both",
         ),
         ({"train": "train.npz", "partition": {"kind": "natural"}}, "needs data that name the owner of each sample"),
+        (
+            {"train": "train.npz", "partition": {"kind": "sizes", "images": [1] * 8, "owners": True}},
+            "partition sizes needs data that name the owner of each sample",
+        ),
         ({"train": "train.npz", "partition": {"kind": "file", "file": "c.csv"}}, "so test data must be given"),
     ],
 )
