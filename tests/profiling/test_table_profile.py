@@ -60,6 +60,7 @@ def test_fit_writes_a_profile_that_check_confirms(table, times, tmp_path):
     assert (evidence.kind, evidence.count, evidence.framework) == ("fitted", 6, "PyTorch 9.9")
     assert 0 < evidence.error < 0.5
     assert profile.power == load_profile("raspberry-pi-4").power
+    assert profile.core_speed == pytest.approx(load_profile("raspberry-pi-4").core_speed, rel=1e-3)
     found = json.loads(run("check", file, table, "--json"))
     assert found["count"] == 6
     assert found["mean_absolute_error"] < 0.05
@@ -154,6 +155,14 @@ def test_too_few_times_are_refused(tmp_path):
     with pytest.raises(UserError, match="at least 4 measured times"):
         run("fit", file, "-o", tmp_path / "few.yaml")
     assert not (tmp_path / "few.yaml").exists()
+    for rows, error in (("cnn,8,1", 1.0), ("cnn,8,1\ncnn,16,2", 0.6)):
+        file.write_text(f"model,batch,seconds\n{rows}\n", encoding="utf-8")
+        said = run("fit", file, "-o", tmp_path / f"{error}.yaml", "--like", "raspberry-pi-4")
+        assert "Too few to predict one from the others" in said
+        made = read_profile(tmp_path / f"{error}.yaml")
+        assert made.evidence("compute").error == error
+        low, nominal, high = (made.rates(bound)[2] for bound in ("low", "nominal", "high"))
+        assert (nominal / low, high / nominal) >= (1 + error - 1e-3, 1 + error - 1e-3)
 
 
 def test_measured_steps_in_a_profile_confirm_nothing(tmp_path):
