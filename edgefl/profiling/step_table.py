@@ -95,7 +95,7 @@ class StepTime:
 
 @dataclass(frozen=True)
 class StepTable:
-    """The times of a table, why models (by their titles) are left out, and the columns that are not read."""
+    """The times of a table, why others are left out (by line and model), and the columns that are not read."""
 
     times: tuple[StepTime, ...]
     left_out: Mapping[str, str]
@@ -131,12 +131,11 @@ def read_step_table(
             try:
                 times.append(steps.time(line, row, column))
             except _NotCountedError as error:
-                left_out[_title(row)] = str(error)
+                left_out[_place(line, _title(row))] = str(error)
             except UserError as error:
-                place = f"line {line}, {error.field}" if error.field else f"line {line}"
                 if not skip:
-                    raise UserError(error.message, field=place, file=str(file)) from None
-                left_out[_title(row) or place] = f"{place}: {error.message}"
+                    raise UserError(error.message, field=_place(line, error.field), file=str(file)) from None
+                left_out[_place(line, _title(row))] = str(UserError(error.message, field=error.field))
     if not times:
         first = next(iter(left_out.items()), ("", "expected at least one time, found none"))
         raise UserError(": ".join(each for each in first if each), file=str(file))
@@ -202,6 +201,10 @@ def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ..
             file=file,
         )
     return times, tuple(filter(None, ignored))
+
+
+def _place(line: int, part: str | None) -> str:
+    return f"line {line}, {part}" if part else f"line {line}"
 
 
 def _title(row: Mapping[str, str]) -> str:

@@ -110,12 +110,12 @@ def test_a_wrong_table_is_refused_with_its_line(tmp_path, text, message):
 
 def test_rows_with_mistakes_can_be_skipped(tmp_path):
     texts = []
-    text = "model,batch,seconds\ncnn,8,1\nresnet81,8,1\nvgg9,0,1\nvgg9,8,2\n"
+    text = "model,batch,seconds\ncnn,8,1\nresnet81,8,1\nvgg9,0,1\nvgg9,8,2\nvgg9,8,x\n"
     table = read_step_table(written(tmp_path, text), skip=True, progress=texts.append)
     assert [time.line for time in table.times] == [2, 5]
-    assert list(table.left_out) == ["resnet81", "vgg9"]
-    assert table.left_out["vgg9"].startswith("line 4, batch: expected a number above 0")
-    assert texts[-1] == "4 of 4: vgg9"
+    assert list(table.left_out) == ["line 3, resnet81", "line 4, vgg9", "line 6, vgg9"]
+    assert table.left_out["line 4, vgg9"].startswith("batch: expected a number above 0")
+    assert texts[-1] == "5 of 5: vgg9"
 
 
 def test_a_table_without_a_profile_to_stand_on_is_refused(tmp_path):
@@ -163,7 +163,7 @@ def test_a_batch_on_which_a_model_cannot_be_trained_leaves_it_out(tmp_path):
     rows = "model,torchvision_name,batch,image,seconds\ncnn,,2,32,1\none,resnet18,1,32,1\n"
     table = read_step_table(written(tmp_path, rows))
     assert [time.model for time in table.times] == ["cnn"]
-    assert "batch norm needs a batch of two or more" in table.left_out["one"]
+    assert "batch norm needs a batch of two or more" in table.left_out["line 3, one"]
 
 
 def test_the_family_comes_from_the_column_or_the_title(tmp_path):
