@@ -133,13 +133,13 @@ class World:
         """The parts that the client uploads, given the α of its work if that is known."""
         return self.setup.uplink(self.level_of(client), blocks if self.setup.method.objective.trains_last else None)
 
-    def bytes_of(self, client: int, round: int, alpha: int | None = None) -> tuple[int, int]:
-        """The bytes of a downlink of a client, given what it holds, and of an uplink."""
     def lacking(self, cell: Node, downlinks: Iterable[Downlink]) -> list[Part]:
         """The parts that a cell has to receive for these clients: each once, and a base once in a run."""
         needed = dict.fromkeys(part for each in downlinks for part in each.parts)
         return [part for part in needed if part.name != BASE or cell not in self.cells_with_base]
 
+    def bytes_of(self, client: int, round: int, alpha: int | None = None) -> tuple[int, int]:
+        """The bytes of a downlink of a client, given what it holds, and of an uplink."""
         down, up = self.downlink(client, round, alpha).parts, self.uplink(client)
         return sum(part.bytes for part in down), sum(part.bytes for part in up)
 
@@ -217,7 +217,6 @@ class World:
             ahead = *self.bytes_of(client, round, alpha), self.foreseen_compute(client, round, work)
         received, sent, compute = ahead
         upload = self.traffic.foreseen(client, "up").seconds(sent)
-        compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
         compute += self.framework(client, received, sent)
         after = compute + (upload if upload < math.inf else 0.0)
         return Outlook(after=after, deadline=deadline)
