@@ -174,11 +174,9 @@ def samples_to_evaluate(spec: DataSpec, split: Split) -> int:
 
 def evaluation_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     """Samples that ``data.test`` gives each client, ``[clients]``; with ``partitioned``, the data set is read."""
-    if spec.test != "partitioned":
-        return np.full(spec.clients, samples_to_evaluate(spec, split))
-    shards = load_federated(spec.model_copy(update={"feature_skew": None}), seed, split=split).evaluation_shards
-    assert shards is not None
-    return shards.sizes
+    plain = spec.model_copy(update={"feature_skew": None})  # which changes no number
+    shards = load_federated(plain, seed, split=split).evaluation_shards if spec.test == "partitioned" else None
+    return np.full(spec.clients, samples_to_evaluate(spec, split)) if shards is None else shards.sizes
 
 
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:

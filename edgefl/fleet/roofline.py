@@ -116,10 +116,7 @@ def _parts(
 
 
 def waits_for_launches(profile: DeviceProfile, operators: Iterable[Operator]) -> float:
-    """Seconds of a step in which a GPU waits for the host to launch operators; 0 where the host computes itself.
-
-    Of a measured step it is the same part as by the roofline.
-    """
+    """Seconds of a step in which a GPU waits for launches by the host; of a measured step, the roofline's share."""
     if profile.backend != "cuda":
         return 0.0
     operators = tuple(operators)

@@ -36,13 +36,13 @@ class Range:
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """The plan of one group of the fleet for one method; bytes and joules are means over its participations.
+    """The plan of one group of the fleet for one method: of its participations, without evaluations.
 
-    Evaluations at the ends of rounds are left out.
-    Seconds are those of a whole phase: what was cut off counts by its part that was done. If none was done, those of
-    computing are for the whole model, and those of transfers unknown. ``refused`` clients have too little memory for
-    the job (``why``); ``training_memory_bytes`` is what the group's smallest device has for it. ``closes`` is the share
-    of the rounds that one of its clients closed, ``lost`` the shares of its participations that were lost, by fate.
+    Bytes and joules are means. Seconds are those of a whole phase: what was cut off counts by its part that was done.
+    If none was done, those of computing are for the whole model, and those of transfers unknown. ``refused`` clients
+    have too little memory for the job (``why``); ``training_memory_bytes`` is what the group's smallest device has for
+    it. ``closes`` is the share of the rounds that one of its clients closed, ``lost`` the shares of its participations
+    that were lost, by fate.
     """
 
     device: str

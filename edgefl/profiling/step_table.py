@@ -125,17 +125,19 @@ def read_step_table(
     left_out: dict[str, str] = {}
     for number, (line, row) in enumerate(rows, start=1):
         progress(f"{number} of {len(rows)}: {_title(row)}")
+        place = f"line {line}, {_title(row)}".rstrip(", ")
         for column in columns:
             if row[column].lower() in EMPTY:
                 continue
             try:
                 times.append(steps.time(line, row, column))
             except _NotCountedError as error:
-                left_out[_place(line, _title(row))] = str(error)
+                left_out[place] = str(error)
             except UserError as error:
                 if not skip:
-                    raise UserError(error.message, field=_place(line, error.field), file=str(file)) from None
-                left_out[_place(line, _title(row))] = str(UserError(error.message, field=error.field))
+                    field = f"line {line}, {error.field or ''}".rstrip(", ")
+                    raise UserError(error.message, field=field, file=str(file)) from None
+                left_out[place] = str(UserError(error.message, field=error.field))
     if not times:
         first = next(iter(left_out.items()), ("", "expected at least one time, found none"))
         raise UserError(": ".join(each for each in first if each), file=str(file))
@@ -201,10 +203,6 @@ def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ..
             file=file,
         )
     return times, tuple(filter(None, ignored))
-
-
-def _place(line: int, part: str | None) -> str:
-    return f"line {line}, {part}" if part else f"line {line}"
 
 
 def _title(row: Mapping[str, str]) -> str:

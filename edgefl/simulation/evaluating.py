@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,8 +75,8 @@ class Evaluating:
     world: World
     _evaluators: list[Evaluator] = field(default_factory=list)
     _relays: list[Delivery] = field(default_factory=list)
-    _serving: tuple[str, int, float] | None = None  # what the server computes, in which round, and since when
-    _since: float | None = None  # when the evaluations in progress began
+    _doing: tuple[str, int, float] | None = None  # what the server, or clients, compute, in which round, since when
+    _able: NDArray[np.bool_] | None = None  # clients with samples, and memory for a step on a batch of them, [clients]
 
     def run(self, round: int, updates: int) -> Life:
         """``updates`` arrived at the server in the round."""
@@ -93,7 +92,7 @@ class Evaluating:
                 work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
                 yield from self._serve("evaluation", round, work.seconds)
         if evaluation is not None and evaluation.share:
-            self._since = self.world.env.now
+            self._doing = "clients", round, self.world.env.now
             yield from self._on_clients(round, evaluation)
             self._ended()
 
@@ -106,32 +105,27 @@ class Evaluating:
             evaluator.drop("unfinished")
 
     def _serve(self, what: str, round: int, seconds: float) -> Life:
-        self._serving = what, round, self.world.env.now
+        self._doing = what, round, self.world.env.now
         yield self.world.env.timeout(seconds)
         self._ended()
 
     def _ended(self) -> None:
         """Charge what was in progress; the server's joules are in the log, and not among those of the devices."""
-        now, totals = self.world.env.now, self.world.accounts.totals
-        if self._serving is not None:
-            assert self.world.setup.server_device is not None
-            (what, round, began), self._serving = self._serving, None
-            joules = compute_joules(self.world.setup.server_device, now - began)
-            self.world.wrote("server", round, item=what, seconds=now - began, detail=detail(joules=joules))
-            totals.charge("server_seconds", now - began)
-        if self._since is not None:
-            totals.charge("evaluation_seconds", now - self._since)
-            self._since = None
-
-    @cached_property
-    def _able(self) -> NDArray[np.bool_]:
-        """The clients that have samples, and memory for a training step on a batch of them, ``[clients]``."""
-        evaluation = self.world.setup.evaluation
-        images = [] if evaluation is None else evaluation.images.tolist()
-        return np.array([n > 0 and self.world.forward(client, 0, n).fits for client, n in enumerate(images)], np.bool_)
+        if self._doing is None:
+            return
+        (what, round, began), self._doing = self._doing, None
+        seconds, server = self.world.env.now - began, self.world.setup.server_device
+        if what != "clients" and server is not None:
+            facts = detail(joules=compute_joules(server, seconds))
+            self.world.wrote("server", round, item=what, seconds=seconds, detail=facts)
+        figure = "evaluation_seconds" if what == "clients" else "server_seconds"
+        self.world.accounts.totals.charge(figure, seconds)
 
     def _on_clients(self, round: int, evaluation: RoundEvaluation) -> Life:
         world = self.world
+        if self._able is None:
+            work = (world.forward(client, round, images) for client, images in enumerate(evaluation.images.tolist()))
+            self._able = np.array([each.samples > 0 and each.fits for each in work], np.bool_)
         available = np.flatnonzero(world.presence.available() & self._able)
         if not len(available):
             return

@@ -300,8 +300,8 @@ class Participation:
 
     def _send(self, direction: Direction, parts: Sequence[Part]) -> Delivery:
         world, up = self.world, direction == "up"
-        alpha, closes = self.work.alpha, self._closes
-        outlook = world.outlook(self.client, self.round, alpha, up=up, deadline=closes, ahead=self._ahead)
+        alpha, ahead = self.work.alpha, self._ahead
+        outlook = world.outlook(self.client, self.round, alpha, up=up, deadline=self._closes, ahead=ahead)
         return self._following(
             world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch, outlook=outlook)
         )

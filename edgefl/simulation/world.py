@@ -276,12 +276,11 @@ class World:
         return replace(work, seconds=self.foreseen_compute(client, round, training) * images / (3 * trained))
 
     def evaluated(self, client: int, round: int, work: Work, seconds: float, *place: int) -> None:
-        """The client has applied a model to the work's images for the last ``seconds``; ``place``: its job, if any.
-
-        Without a job no timer watches its battery.
-        """
+        """The client has applied a model to the work's images for the last ``seconds``; ``place``: its job, if any."""
         flops = work.flops * (seconds / work.seconds if work.seconds else 1.0)
-        joules = work.watts * seconds if place else self._power.given(client, work.watts * seconds)
+        joules = work.watts * seconds
+        if not place:  # no timer watches its battery
+            joules = self._power.given(client, joules)
         columns: dict[str, Any] = {"seconds": seconds, "flops": flops, "joules": joules, "value": work.samples}
         self._wrote_work("forward", work, round, client, *place, **columns)
         self.accounts.totals.charge("flops", flops)

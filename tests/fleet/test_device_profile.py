@@ -4,17 +4,9 @@ import pytest
 from pydantic import BaseModel
 
 from edgefl.errors import Note, UserError
-from edgefl.fleet import (
-    DeviceProfile,
-    Estimate,
-    load_profile,
-    step_seconds,
-    step_signature,
-    training_watts,
-    value,
-    waits_for_launches,
-)
+from edgefl.fleet import DeviceProfile, Estimate, load_profile, step_seconds, training_watts, value
 from edgefl.fleet.profile import MeasuredStep, Memory
+from edgefl.fleet.roofline import step_signature, waits_for_launches
 from edgefl.validation import validated
 
 
