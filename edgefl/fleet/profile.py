@@ -352,9 +352,8 @@ class DeviceProfile(Options):
             milli = f"{watts:g} W are many for this kind of device ({self.kind}); are they milliwatts?"
             warnings.warn(f"power.compute: {milli}", Note, stacklevel=1)
         for name, mode in self.modes.items():
-            training, idle = mode.watts or value(self.power.compute), mode.idle or value(self.power.idle)
-            if training < idle:
-                raise ValueError(f"modes.{name}: expected watts ({training:g} W) to be at least idle ({idle:g} W)")
+            if (most := mode.watts or watts) < (idle := mode.idle or value(self.power.idle)):
+                raise ValueError(f"modes.{name}: expected watts ({most:g} W) to be at least idle ({idle:g} W)")
         figures = figure_paths()
         for path in self.provenance.derivation:
             if path not in figures:

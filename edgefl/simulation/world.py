@@ -278,9 +278,7 @@ class World:
     def evaluated(self, client: int, round: int, work: Work, seconds: float, *place: int) -> None:
         """The client has applied a model to the work's images for the last ``seconds``; ``place``: its job, if any."""
         flops = work.flops * (seconds / work.seconds if work.seconds else 1.0)
-        joules = work.watts * seconds
-        if not place:  # no timer watches its battery
-            joules = self._power.given(client, joules)
+        joules = work.watts * seconds if place else self._power.given(client, work.watts * seconds)  # no timer
         columns: dict[str, Any] = {"seconds": seconds, "flops": flops, "joules": joules, "value": work.samples}
         self._wrote_work("forward", work, round, client, *place, **columns)
         self.accounts.totals.charge("flops", flops)

@@ -125,8 +125,6 @@ def test_a_power_mode_scales_the_clocks_and_replaces_the_watts():
     assert shared.rates()[0] == pytest.approx(plain.rates()[0] / 4 / 2)
     assert (value(shared.power.compute), value(shared.power.idle), shared.memory.training) == (80, 19, 1e9)
     assert str(shared.evidence("compute")) == "estimated, a factor of 2 to 3"
-    with pytest.raises(UserError, match=r"raspberry-pi-4 has no power modes"):
-        resolve(FleetGroup(profile="raspberry-pi-4", share=1, link="5g", mode="30W"))
     with pytest.raises(UserError, match=r"fleet\.0\.mode: jetson-agx-xavier has no such .*; did you mean '30W'\?"):
         assign([FleetGroup(profile=board.name, share=1, link="5g", mode="3OW")], 1, 0)
 

@@ -111,13 +111,6 @@ def test_rows_with_mistakes_can_be_skipped(tmp_path):
     assert texts[-1] == "5 of 5: vgg9"
 
 
-def test_a_table_without_a_profile_to_stand_on_is_refused(tmp_path):
-    table = written(tmp_path, "model,method,batch,milliseconds\ncnn,fedavg,8,1\n")
-    with pytest.raises(UserError, match="--like NAME"):
-        run("fit", "--steps", table, "-o", tmp_path / "mine.yaml")
-    assert not (tmp_path / "mine.yaml").exists()
-
-
 PAIRS = (
     "model,torchvision_name,batch,image,classes,seconds_per_step_all,seconds_per_step_head,head\n"
     "small,squeezenet1_1,2,3x64x64,10,0.5,0.2,classifier.1.weight classifier.1.bias\n"

@@ -71,15 +71,11 @@ def test_fit_writes_a_profile_that_check_confirms(table, times, tmp_path):
 
 
 @pytest.mark.full
-def test_fit_needs_no_other_profile(table, tmp_path):
+def test_fit_needs_no_other_profile_and_states_what_the_user_gives(table, tmp_path):
     run("fit", table, "-o", tmp_path / "alone.yaml", "--kind", "phone", "--idle-watts", "0.5")
     profile = read_profile(tmp_path / "alone.yaml")
     assert (profile.name, profile.kind, profile.power.idle) == ("alone", "phone", 0.5)
     assert value(profile.compute.fp32_achievable) == pytest.approx(20e9, rel=0.3)
-
-
-@pytest.mark.full
-def test_watts_and_framework_that_the_user_gives_are_stated_in_the_profile(table, tmp_path):
     options = ["--like", "laptop-8-core", "--idle-watts", "6", "--framework", "PyTorch 9.9", "--steps"]
     run("fit", table, "-o", tmp_path / "own.yaml", *options)
     profile = read_profile(tmp_path / "own.yaml")
@@ -92,10 +88,13 @@ def test_watts_and_framework_that_the_user_gives_are_stated_in_the_profile(table
 def test_options_without_effect_are_refused(table, tmp_path):
     with pytest.raises(UserError, match="--kind: cannot be combined with --like"):
         run("fit", table, "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4", "--kind", "phone")
+    with pytest.raises(UserError, match="--like NAME"):
+        run("fit", "--steps", table, "-o", tmp_path / "own.yaml")
     (tmp_path / "measured.json").write_text('{"format": "other"}', encoding="utf-8")
     measured = ["fit", tmp_path / "measured.json", "-o", tmp_path / "own.yaml"]
     with pytest.raises(UserError, match="--framework needs a CSV table"):
         run(*measured, "--framework", "PyTorch 9.9")
+    assert not (tmp_path / "own.yaml").exists()
 
 
 def test_a_name_that_no_profile_can_have_is_refused_before_the_fit(tmp_path):
