@@ -11,7 +11,8 @@ from edgefl.data.augment import Augmentation
 from edgefl.data.choice import held_out
 from edgefl.data.dataset import Dataset, load, owners_of_clients
 from edgefl.data.feature_skews import FeatureSkew
-from edgefl.data.partitions.by_owner import ByFile, Natural, split_by_owner
+from edgefl.data.partitions.by_owner import split_by_owner
+from edgefl.data.partitions.flwr import Flwr
 from edgefl.data.sharding import Integers, Shards, cut_like_training
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError
@@ -90,10 +91,11 @@ def load_federated(
     label_counts = shards.label_counts(train.strata, train.stratum_count)
     evaluated = test if validation is None else validation
     evaluation_shards = None
+    owned = spec.partition.by_owner and not isinstance(spec.partition, Flwr)  # whose client k need not be owner k
     if spec.test == "partitioned":
         evaluation_shards = (
             split_by_owner(evaluated.owner, spec.clients, every=False)
-            if isinstance(spec.partition, Natural | ByFile) and evaluated.owner is not None
+            if owned and evaluated.owner is not None
             else cut_like_training(evaluated.strata, label_counts, generator(seed, "test partition"), split)
         )
         if not evaluation_shards.sizes.any():
@@ -168,6 +170,13 @@ def samples_to_evaluate(spec: DataSpec, split: Split) -> int:
     """
     known = spec.describe()
     return sum(known.test) if split == "test" else round(sum(known.train) * spec.validation)
+
+
+def evaluation_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
+    """Samples that ``data.test`` gives each client, ``[clients]``; with ``partitioned``, the data set is read."""
+    plain = spec.model_copy(update={"feature_skew": None})  # which changes no number
+    shards = load_federated(plain, seed, split=split).evaluation_shards if spec.test == "partitioned" else None
+    return np.full(spec.clients, samples_to_evaluate(spec, split)) if shards is None else shards.sizes
 
 
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:

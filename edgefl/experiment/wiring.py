@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
 from edgefl.data.attackers import Attackers
-from edgefl.data.federated import FederatedData, load_federated, samples_to_evaluate, shard_sizes
+from edgefl.data.federated import FederatedData, evaluation_sizes, load_federated, samples_to_evaluate, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
 from edgefl.methods.build import build_method
@@ -161,15 +161,15 @@ def limits_of(scenario: Scenario) -> Limits:
     return Limits(scenario.budgets.limits(), values_of(scenario.targets), scenario.task.measured, smoothed=smoothed)
 
 
-def evaluation_of(scenario: Scenario, samples: NDArray[np.int64]) -> RoundEvaluation | None:
-    """Return how clients with so many training ``samples`` and the server evaluate, as a part of each round."""
+def evaluation_of(scenario: Scenario, seed: int) -> RoundEvaluation | None:
+    """Return how clients and the server evaluate, as a part of each round."""
     spec = scenario.evaluation
     if spec.on is None:
         return None
     with errors_at("data"):
         tested = samples_to_evaluate(scenario.data, spec.split)
-    own = tested if scenario.data.test == "whole" else np.maximum(1, tested * samples // samples.sum())
-    images = np.broadcast_to(own if spec.images is None else spec.images, samples.shape).astype(np.int64)
+        own = evaluation_sizes(scenario.data, seed, spec.split) if spec.on != "server" else np.zeros(0, np.int64)
+    images = own if spec.images is None else np.minimum(own, spec.images)
     share = 0.0 if spec.on == "server" else spec.share
     return RoundEvaluation(share, images, on_server=0 if spec.on == "clients" else tested)
 
@@ -223,7 +223,7 @@ def setup_of(
         limits=limits_of(scenario),
         stop=scenario.stop,
         server_device=scenario.training.server,
-        evaluation=evaluation_of(scenario, world.samples),
+        evaluation=evaluation_of(scenario, world.seed),
         evaluate_every=scenario.evaluation.every,
         trains=trains,
         seconds=seconds,

@@ -13,10 +13,10 @@ from pydantic import Field, model_validator
 from edgefl.device_capacity import read_capacities
 from edgefl.errors import UserError, locating
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
-from edgefl.fleet.changed_profile import DURATIONS, RATES, in_mode, scaled_compute, scaled_kinds, slower
+from edgefl.fleet.changed_profile import DURATIONS, RATES, in_mode, scaled_compute, scaled_kinds, slower, unconfirmed
 from edgefl.fleet.figure import scaled, value
 from edgefl.fleet.library import load_profile, note_doubtful
-from edgefl.fleet.profile import DeviceProfile, Evidence, OperatorRates
+from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
@@ -204,9 +204,7 @@ def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) 
     made = validated(DeviceProfile, _merged(profile.model_dump(mode="json"), changes), field=field)
     compute = changes.get("compute", {})
     if not SPEED.isdisjoint(compute):  # nothing confirms the new figures
-        others = {path: each for path, each in made.provenance.evidence.items() if path.split(".")[0] != "compute"}
-        others["compute"] = Evidence(kind="estimated", source=field, framework=profile.evidence("compute").framework)
-        made = made.model_copy(update={"provenance": made.provenance.model_copy(update={"evidence": others})})
+        made = unconfirmed(made, field)
         note_doubtful(made.model_copy(update={"name": f"{made.name} with {field}"}))
     if "operator_rates" in compute:
         return made

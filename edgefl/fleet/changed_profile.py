@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from edgefl.errors import UserError, nearest
 from edgefl.fleet.figure import scaled
-from edgefl.fleet.profile import Compute, DeviceProfile
+from edgefl.fleet.profile import Compute, DeviceProfile, Evidence
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -35,7 +35,7 @@ def slower(profile: DeviceProfile, factor: float) -> DeviceProfile:
 
 
 def in_mode(profile: DeviceProfile, name: str) -> DeviceProfile:
-    """The same board in another power mode of its profile, without its measured steps.
+    """The same board in another power mode of its profile, without its measured steps; nothing confirms its speed.
 
     >>> from edgefl.fleet import load_profile
     >>> board = load_profile("jetson-agx-xavier")
@@ -53,10 +53,18 @@ def in_mode(profile: DeviceProfile, name: str) -> DeviceProfile:
         "core_speed": mode.cpu,
     }
     compute = scaled_compute(profile.compute, factors).model_copy(update={"measured_steps": ()})
-    watts = profile.power.compute if mode.watts is None else mode.watts
-    power = profile.power.model_copy(update={"compute": watts})
+    watts = {"compute": mode.watts, "idle": mode.idle}
+    power = profile.power.model_copy(update={part: each for part, each in watts.items() if each is not None})
     update = {"name": f"{profile.name}-{name}", "compute": compute, "power": power, "modes": {}}
-    return profile.model_copy(update=update)
+    changed = profile.model_copy(update=update)
+    return unconfirmed(changed, f"the figures of {profile.name}, with the clocks of mode {name}")
+
+
+def unconfirmed(profile: DeviceProfile, source: str) -> DeviceProfile:
+    """The same device; its evidence for ``compute`` says that nothing confirms these figures."""
+    others = {path: each for path, each in profile.provenance.evidence.items() if path.split(".")[0] != "compute"}
+    others["compute"] = Evidence(kind="estimated", source=source, framework=profile.evidence("compute").framework)
+    return profile.model_copy(update={"provenance": profile.provenance.model_copy(update={"evidence": others})})
 
 
 def scaled_compute(compute: Compute, factors: Mapping[str, float]) -> Compute:

@@ -316,6 +316,7 @@ class Mode(Options):
     gpu: float = Field(1.0, gt=0, le=10, description="Clock of the processor that trains.")
     memory: float = Field(1.0, gt=0, le=10, description="Clock of the memory.")
     watts: Watts | None = Field(None, description="Watts of the whole device while it trains; null: power.compute.")
+    idle: Watts | None = Field(None, description="Watts of the whole device while it waits; null: power.idle.")
 
 
 class DeviceProfile(Options):
@@ -350,6 +351,9 @@ class DeviceProfile(Options):
         if watts > MOST_WATTS[self.kind]:
             milli = f"{watts:g} W are many for this kind of device ({self.kind}); are they milliwatts?"
             warnings.warn(f"power.compute: {milli}", Note, stacklevel=1)
+        for name, mode in self.modes.items():
+            if (most := mode.watts or watts) < (idle := mode.idle or value(self.power.idle)):
+                raise ValueError(f"modes.{name}: expected watts ({most:g} W) to be at least idle ({idle:g} W)")
         figures = figure_paths()
         for path in self.provenance.derivation:
             if path not in figures:

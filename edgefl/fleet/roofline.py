@@ -116,13 +116,17 @@ def _parts(
 
 
 def waits_for_launches(profile: DeviceProfile, operators: Iterable[Operator]) -> float:
-    """Seconds of a step in which a GPU waits for the host to launch operators; 0 where the host computes itself."""
+    """Seconds of a step in which a GPU waits for launches by the host; of a measured step, the roofline's share."""
     if profile.backend != "cuda":
         return 0.0
     operators = tuple(operators)
     work = np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3)
     kernels, launches = (float(part @ work.T[2]) for part in _parts(profile, operators, work, "nominal"))
-    return beside(kernels, launches) - kernels
+    seconds = beside(kernels, launches)
+    if measured_step(profile, operators) is None:
+        return seconds - kernels
+    whole = seconds + value(profile.compute.step_overhead)
+    return (seconds - kernels) / whole * step_seconds(profile, operators)
 
 
 OVERLAP = 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_jo
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
+from edgefl.simulation.evaluating import FIRST_DISPATCH
 from edgefl.simulation.work import WorkModel, local_seconds
 
 
@@ -34,12 +36,13 @@ class Range:
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """The plan of one group of the fleet for one method; bytes and joules are means over its participations.
+    """The plan of one group of the fleet for one method: of its participations, without evaluations.
 
-    Seconds are those of a whole phase: what was cut off counts by its part that was done. If none was done, those of
-    computing are for the whole model, and those of transfers unknown. ``refused`` clients have too little memory for
-    the job (``why``); ``training_memory_bytes`` is what the group's smallest device has for it. ``closes`` is the share
-    of the rounds that one of its clients closed, ``lost`` the shares of its participations that were lost, by fate.
+    Bytes and joules are means. Seconds are those of a whole phase: what was cut off counts by its part that was done.
+    If none was done, those of computing are for the whole model, and those of transfers unknown. ``refused`` clients
+    have too little memory for the job (``why``); ``training_memory_bytes`` is what the group's smallest device has for
+    it. ``closes`` is the share of the rounds that one of its clients closed, ``lost`` the shares of its participations
+    that were lost, by fate.
     """
 
     device: str
@@ -82,6 +85,7 @@ class BudgetPlan:
 class MethodPlan:
     """What one method costs per round, summed over clients: means over the planned rounds, up to the end of the run.
 
+    Bytes, FLOPs and joules contain the rounds' evaluations; the bounds of joules and the breaks are of participations.
     ``breaks`` are broken attempts to transfer something, each with a wait of ``wait_seconds``; ``holds_back`` is what
     limits the rounds, and ``in_vain`` why no update arrives or the run stalls early.
     """
@@ -123,7 +127,7 @@ BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 
 
 class Observation(Listener):
-    """Collects what each client ``spent`` in each round, by name.
+    """Collects what each client ``spent`` in each round, by name, without evaluations at the round's end.
 
     ``compute_seconds`` and ``joules`` are by bound: ``joules.low``; ``done`` are the phases of each kind, and ``lost``
     the jobs of each fate. With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not
@@ -139,6 +143,8 @@ class Observation(Listener):
         self._sizes: dict[tuple[int, int, str], float] = {}
         self.spent: defaultdict[tuple[int, int], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.log: list[Event] = []
+        self._evaluated: dict[tuple[int, int], float] = {}  # since when, by round and client
+        self._started: set[int] = set()  # clients whose framework has started
 
     def total(self, rounds: int, clients: Container[int] | None = None) -> defaultdict[str, float]:
         """What these clients, or all, spent in the first rounds."""
@@ -154,8 +160,17 @@ class Observation(Listener):
         for event in rows:
             if event.kind == "work":
                 self._ratios[event.work], self._works[event.work] = self._bounds_of(event), event
-            elif event.client >= 0:
+            elif event.client >= 0 and not self._evaluates(event):
                 self._take(event, self.spent[event.round, event.client])
+
+    def _evaluates(self, event: Event) -> bool:
+        """True if a client's event belongs to an evaluation; what its radio draws does if that began in one."""
+        place = event.round, event.client
+        if event.dispatch >= FIRST_DISPATCH:
+            self._evaluated.setdefault(place, event.time)
+            self._started |= {event.client} if event.kind == "forward" else set()
+            return True
+        return event.kind == "radio" and event.time - event.seconds >= self._evaluated.get(place, math.inf)
 
     def _bounds_of(self, event: Event) -> dict[Bound, float]:
         if self.given_seconds:
@@ -170,6 +185,10 @@ class Observation(Listener):
         match event.kind:
             case "compute_start":
                 spent["participations"] = 1
+                spent["first"] += event.client not in self._started
+                self._started.add(event.client)
+            case "failure" if event.item == "crash":
+                self._started.discard(event.client)
             case "compute_end" | "compute_partial" | "compute_drop":
                 full = compute_joules(profile, event.seconds)
                 share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data

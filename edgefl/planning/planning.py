@@ -52,6 +52,7 @@ def _device_plan(
     down, up = (_mean(bytes, count) for bytes in (total["bytes_down"], total["bytes_up"]))
     over = scenario.round_overhead
     framework = [over.before_training(each, down or 0) + over.before_sending(each, up or 0) for each in devices]
+    starts = [total["first"] / max(1, count) * over.first / each.core_speed for each in devices]
     closing = sum(row.critical_client in mine for row in rows)
     typical, level = int(np.median(seen.model.samples[clients])) if mine else 0, works[0].level if works else 0
     batches = batch_counts(options, typical)
@@ -76,7 +77,7 @@ def _device_plan(
         download_seconds=_mean(total["download_seconds"], max(count, total["done.down"])),  # none: all was prefetched
         upload_seconds=_mean(total["upload_seconds"], total["done.up"]),
         reading_seconds=seconds.nominal * alone.waiting / alone.training if alone.waiting else 0.0,
-        framework_seconds=math.fsum(framework) / max(1, len(framework)),
+        framework_seconds=math.fsum([*framework, *starts]) / max(1, len(devices)),
         bytes_down=down,
         bytes_up=up,
         joules=Range.of(lambda bound: total[f"joules.{bound}"] / count) if count else None,

@@ -95,7 +95,7 @@ class StepTime:
 
 @dataclass(frozen=True)
 class StepTable:
-    """The times of a table, why models (by their titles) are left out, and the columns that are not read."""
+    """The times of a table, why others are left out (by line and model), and the columns that are not read."""
 
     times: tuple[StepTime, ...]
     left_out: Mapping[str, str]
@@ -125,18 +125,19 @@ def read_step_table(
     left_out: dict[str, str] = {}
     for number, (line, row) in enumerate(rows, start=1):
         progress(f"{number} of {len(rows)}: {_title(row)}")
+        place = f"line {line}, {_title(row)}".rstrip(", ")
         for column in columns:
             if row[column].lower() in EMPTY:
                 continue
             try:
                 times.append(steps.time(line, row, column))
             except _NotCountedError as error:
-                left_out[_title(row)] = str(error)
+                left_out[place] = str(error)
             except UserError as error:
-                place = f"line {line}, {error.field}" if error.field else f"line {line}"
                 if not skip:
-                    raise UserError(error.message, field=place, file=str(file)) from None
-                left_out[_title(row) or place] = f"{place}: {error.message}"
+                    field = f"line {line}, {error.field or ''}".rstrip(", ")
+                    raise UserError(error.message, field=field, file=str(file)) from None
+                left_out[place] = str(UserError(error.message, field=error.field))
     if not times:
         first = next(iter(left_out.items()), ("", "expected at least one time, found none"))
         raise UserError(": ".join(each for each in first if each), file=str(file))

@@ -184,6 +184,7 @@ def fitted_profile(
         "step_overhead": _overhead(rates.step_overhead, like.compute.step_overhead, factor),
         "group_overhead": bounds_around(rates.group_overhead, factor),
         "half_rate_pixels": bounds_around(rates.half_rate_pixels, factor),
+        "core_speed": rounded(like.core_speed),  # as the reading in these times
         "operator_rates": figures_by_kind(rates, partial(bounds_around, factor=factor), SEPARATE),
         "measured_steps": [],
     }

@@ -150,7 +150,7 @@ QUANTITIES: dict[str, Quantity] = {
            total="max", each=" a client"),
         _Q("joules", "joules", "drawn by the devices during the round", "energy", "energy", "energy",
            source=_sum("joules")),
-        _Q("flops", "flops", "training FLOPs during the round", limit="computing", axis="computation",
+        _Q("flops", "flops", "FLOPs of the clients during the round", limit="computing", axis="computation",
            source=_sum("flops")),
         _Q("ratio_to_optimum", "number", "seconds relative to the least possible ones; null if unknown",
            "× shortest round", total="mean", group="ratio_to_optimum"),

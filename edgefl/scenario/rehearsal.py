@@ -9,7 +9,6 @@ import torch
 from pydantic import BaseModel
 
 from edgefl.data.federated import reads_samples, shard_sizes
-from edgefl.data.partitions.by_owner import ByFile, Natural
 from edgefl.data.partitions.flwr import Flwr
 from edgefl.data.sharding import Integers
 from edgefl.errors import Note, UserError
@@ -81,6 +80,8 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
         field = type(part).model_fields.get(option)
         return field is not None and getattr(part, option) != field.default
 
+    alone = scenario.evaluation.on in (None, "server")
+    idle = scenario.training.server is not None and not protocol.has_rounds
     training, local = "cost.kind is seconds, which are those of a whole training on any device", scenario.training.local
     late, levels = getattr(protocol, "late", None), any(each.submodels for each in methods)
     accidents, overlap = any(group.dropout for group in scenario.fleet), any(each.overlap for each in methods)
@@ -91,6 +92,9 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
         (bool(local.no_decay) and not decay, "training.local.no_decay", "training.local.weight_decay is 0"),
         (protocol.retries and not accidents, "protocol.retries", "no device has accidents (fleet.N.dropout)"),
         (changed(protocol, "ahead") and not overlap, "protocol.ahead", "no method has overlap: true"),
+        (alone and changed(scenario.evaluation, "share"), "evaluation.share", "evaluation.on: no client evaluates"),
+        (alone and changed(scenario.evaluation, "images"), "evaluation.images", "evaluation.on: no client evaluates"),
+        (idle, "training.server", f"aggregation takes no time with protocol.kind: {protocol.kind}"),
         (changed(protocol, "reserve") and late != "partial", "protocol.reserve", "protocol.late is not partial"),
     ]
     for index, group in enumerate(scenario.fleet):
@@ -114,7 +118,7 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> li
 
     with built_at("data"):
         description = scenario.data.describe()
-        if isinstance(scenario.data.partition, Natural | ByFile | Flwr):
+        if scenario.data.partition.by_owner or isinstance(scenario.data.partition, Flwr):
             shard_sizes(scenario.data, scenario.seeds[0], scenario.evaluation.split)
     with built_at("model"):
         model = build_model(

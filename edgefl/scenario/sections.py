@@ -72,7 +72,7 @@ class EvaluationSpec(Options):
     )
     share: float = Field(default=1.0, gt=0, le=1, description="part of the available clients that evaluate")
     images: int | None = Field(
-        default=None, ge=1, description="samples that each of them evaluates on; null: those that `data.test` gives it"
+        default=None, ge=1, description="samples that each of them evaluates on, of those that `data.test` gives it"
     )
     optimum: bool = Field(
         default=False,

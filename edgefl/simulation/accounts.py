@@ -31,7 +31,7 @@ class BudgetSpec(Options, allow_inf_nan=False):
     client_bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
         default=None, description="bytes that any one client receives and sends"
     )
-    flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")
+    flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients")
     joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
 
     def limits(self) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from edgefl.cost.measure import Operator
 from edgefl.fleet import compute_joules, step_seconds
@@ -40,9 +41,11 @@ class Evaluator(Participation):
         job = TrainingJob(id=id, version=round + 1, round=round, alpha=work.alpha, steps=0, previous=None)
         downlink = Downlink(tuple(parts), whole.blocks)
         super().__init__(world, client, round, downlink, work, on_left=on_left, job=job)
+        self._ahead = sum(part.bytes for part in parts), ANSWER[0].bytes, work.seconds
 
     def _compute(self) -> Generator[simpy.Event, object, bool]:
         self.phase = "compute"
+        self.world.traffic.power.phase(self.client, self.work.watts)
         yield self._env.timeout(self.work.seconds)
         self._break_off_computing()
         return True
@@ -72,9 +75,11 @@ class Evaluating:
     world: World
     _evaluators: list[Evaluator] = field(default_factory=list)
     _relays: list[Delivery] = field(default_factory=list)
+    _doing: tuple[str, int, float] | None = None  # what the server, or clients, compute, in which round, since when
+    _able: NDArray[np.bool_] | None = None  # clients with samples, and memory for a step on a batch of them, [clients]
 
     def run(self, round: int, updates: int) -> Life:
-        """``updates`` arrived in the round."""
+        """``updates`` arrived at the server in the round."""
         setup = self.world.setup
         evaluation = setup.evaluation if setup.evaluates(round) else None
         if setup.server_device is not None:
@@ -87,29 +92,41 @@ class Evaluating:
                 work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
                 yield from self._serve("evaluation", round, work.seconds)
         if evaluation is not None and evaluation.share:
-            began = self.world.env.now
+            self._doing = "clients", round, self.world.env.now
             yield from self._on_clients(round, evaluation)
-            self.world.accounts.totals.charge("evaluation_seconds", self.world.env.now - began)
+            self._ended()
 
     def break_off(self) -> None:
-        """The run ends: abort the evaluations in progress."""
+        """The run ends: abort what is in progress."""
+        self._ended()
         for relay in self._relays:
             self.world.traffic.cancel(relay)
         for evaluator in self._evaluators:
             evaluator.drop("unfinished")
 
     def _serve(self, what: str, round: int, seconds: float) -> Life:
-        """The server computes; its joules are in the log, and not among those of the devices."""
-        server = self.world.setup.server_device
-        assert server is not None
+        self._doing = what, round, self.world.env.now
         yield self.world.env.timeout(seconds)
-        joules = compute_joules(server, seconds)
-        self.world.wrote("server", round, item=what, seconds=seconds, detail=detail(joules=joules))
-        self.world.accounts.totals.charge("server_seconds", seconds)
+        self._ended()
+
+    def _ended(self) -> None:
+        """Charge what was in progress; the server's joules are in the log, and not among those of the devices."""
+        if self._doing is None:
+            return
+        (what, round, began), self._doing = self._doing, None
+        seconds, server = self.world.env.now - began, self.world.setup.server_device
+        if what != "clients" and server is not None:
+            facts = detail(joules=compute_joules(server, seconds))
+            self.world.wrote("server", round, item=what, seconds=seconds, detail=facts)
+        figure = "evaluation_seconds" if what == "clients" else "server_seconds"
+        self.world.accounts.totals.charge(figure, seconds)
 
     def _on_clients(self, round: int, evaluation: RoundEvaluation) -> Life:
         world = self.world
-        available = np.flatnonzero(world.presence.available() & (evaluation.images > 0))
+        if self._able is None:
+            work = (world.forward(client, round, images) for client, images in enumerate(evaluation.images.tolist()))
+            self._able = np.array([each.samples > 0 and each.fits for each in work], np.bool_)
+        available = np.flatnonzero(world.presence.available() & self._able)
         if not len(available):
             return
         number = max(1, int(evaluation.share * len(available) + 0.5))
@@ -134,13 +151,14 @@ class Evaluating:
     def _from(self, gate: Node, evaluators: Sequence[Evaluator], round: int) -> Life:
         """The evaluators of one gate, the server or a cell, which has to receive the model first."""
         if gate != "server":
-            parts = dict.fromkeys(part for each in evaluators for part in each.downlink.parts)
-            relay = self.world.traffic.relay("server", gate, list(parts), round)
+            parts = self.world.lacking(gate, (each.downlink for each in evaluators))
+            relay = self.world.traffic.relay("server", gate, parts, round)
             self._relays.append(relay)
             yield relay
             if relay.failed:
                 for each in evaluators:
                     each.quit("backhaul")
                 return
+            self.world.cells_with_base.add(gate)
         for each in evaluators:
             each.begin()

@@ -16,7 +16,7 @@ from edgefl.record.kinds import Lost
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.work import Work
-from edgefl.simulation.world import World
+from edgefl.simulation.world import Ahead, World
 from edgefl.training.job import TrainingJob
 from edgefl.units import slack
 
@@ -77,6 +77,7 @@ class Participation:
         self._deliveries: list[Delivery] = []
         self._retries = world.setup.protocol.retries
         self._announced = self._submitted = False
+        self._ahead: Ahead | None = None  # if it does not train
 
     @property
     def over(self) -> bool:
@@ -118,7 +119,7 @@ class Participation:
                 yield delivery
         if seconds := world.before_training(self.client, sum(part.bytes for part in self.downlink.parts)):
             yield self._env.timeout(seconds)
-        world.clients[self.client].started = True
+        world.presence.started.add(self.client)
         self._end_transfer()
         self._received()
 
@@ -299,7 +300,8 @@ class Participation:
 
     def _send(self, direction: Direction, parts: Sequence[Part]) -> Delivery:
         world, up = self.world, direction == "up"
-        outlook = world.outlook(self.client, self.round, self.work.alpha, up=up, deadline=self._closes)
+        alpha, ahead = self.work.alpha, self._ahead
+        outlook = world.outlook(self.client, self.round, alpha, up=up, deadline=self._closes, ahead=ahead)
         return self._following(
             world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch, outlook=outlook)
         )

@@ -26,6 +26,7 @@ class Presence:
         self._env, self._power = env, power
         self.attendance = Attendance(fleet, seed)
         self.accidents = Accidents(fleet, seed)
+        self.started: set[int] = set()  # clients whose framework has started, and not crashed since
         self._down: dict[int, float] = {}
         self._participants: dict[int, Callable[[str], None]] = {}
         self._prefetches: dict[int, list[Callable[[], None]]] = {}
@@ -85,6 +86,7 @@ class Presence:
     def crash(self, client: int, until: float) -> None:
         """The client crashes, and is absent until a time, which may be infinite."""
         self._down[client] = until
+        self.started.discard(client)
         for drop in list(self._prefetches.get(client, ())):
             drop()
         if client in self._participants:

@@ -138,6 +138,7 @@ class WorkModel:
     on_new: Callable[[Work], None]
     submodels: SubModels | None = None
     _known: dict[tuple[int, int, int, int | None], Work] = field(default_factory=dict)
+    _forwards: dict[tuple[int, int, int, int], Work] = field(default_factory=dict)
     _passes: dict[tuple[int, int, int, int, tuple[int, ...]], tuple[Passes, Passes]] = field(default_factory=dict)
 
     def of(self, client: int, alpha: int, steps: int | None = None) -> Work:
@@ -155,16 +156,19 @@ class WorkModel:
             self.on_new(work)
         return work
 
-    def forward(self, profile: DeviceProfile, blocks: int, images: int, **facts: Any) -> Work:
+    def forward(self, profile: DeviceProfile, blocks: int, images: int, *, group: int = ABSENT, level: int = 0) -> Work:
         """An evaluation of the model of so many blocks on ``images``, in batches of local training.
 
         FedAvg's step on an image is counted as three passes: forward, and backward for inputs and weights.
         """
-        batch, level = self.options.step_samples, facts.get("level", 0)
+        if (known := self._forwards.get(key := (group, blocks, images, level))) is not None:
+            return known
+        batch = self.options.step_samples
         batches = {size: count for size, count in ((batch, images // batch), (images % batch, 1)) if size and count}
         costs = {size: self.cost(0, size, level, profile.backend) for size in batches}
-        facts = {"group": ABSENT, "level": 0, "alpha": blocks, "samples": images, "steps": 0} | facts
-        return work_on(profile, costs, batches, self.options.input, part=1 / 3, **facts)
+        facts = {"group": group, "level": level, "alpha": blocks, "samples": images, "steps": 0}
+        self._forwards[key] = work_on(profile, costs, batches, self.options.input, part=1 / 3, **facts)
+        return self._forwards[key]
 
     def level_of(self, client: int, blocks: int) -> int:
         """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""

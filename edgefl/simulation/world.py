@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -25,6 +25,9 @@ from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
 from edgefl.training.faults import blaming
 from edgefl.training.job import JobId, Mixing, TrainingJob
+
+Ahead = tuple[int, int, float]
+"""The bytes that a client receives and sends, and the seconds that it computes."""
 
 
 @dataclass
@@ -51,7 +54,6 @@ class ClientRecord:
     last_job: JobId | None = None  # that was computed to its end
     held: int | None = None  # the last model version that it held completely
     front: int | None = None  # the version of the model that it was broadcast since its last job
-    started: bool = False  # its framework has started once
     has_base: bool = False  # it has received the weights that are sent once
     begun: tuple[int, int] = (ABSENT, 0)  # the round in which it computed last, and how often it began to in that round
     _sent: list[int] = field(default_factory=list)  # the version of each block that it has received
@@ -131,6 +133,11 @@ class World:
         """The parts that the client uploads, given the α of its work if that is known."""
         return self.setup.uplink(self.level_of(client), blocks if self.setup.method.objective.trains_last else None)
 
+    def lacking(self, cell: Node, downlinks: Iterable[Downlink]) -> list[Part]:
+        """The parts that a cell has to receive for these clients: each once, and a base once in a run."""
+        needed = dict.fromkeys(part for each in downlinks for part in each.parts)
+        return [part for part in needed if part.name != BASE or cell not in self.cells_with_base]
+
     def bytes_of(self, client: int, round: int, alpha: int | None = None) -> tuple[int, int]:
         """The bytes of a downlink of a client, given what it holds, and of an uplink."""
         down, up = self.downlink(client, round, alpha).parts, self.uplink(client)
@@ -188,24 +195,28 @@ class World:
         return self.before_training(client, received) + self.before_sending(client, sent)
 
     def before_training(self, client: int, received: float) -> float:
-        first = client not in self.clients or not self.clients[client].started
-        return self.setup.overhead.before_training(self.setup.fleet.profile_of(client), received, first=first)
+        first, device = client not in self.presence.started, self.setup.fleet.profile_of(client)
+        return self.setup.overhead.before_training(device, received, first=first)
 
     def before_sending(self, client: int, sent: float) -> float:
         return self.setup.overhead.before_sending(self.setup.fleet.profile_of(client), sent)
 
-    def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
+    def outlook(
+        self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf, ahead: Ahead | None = None
+    ) -> Outlook | None:
         """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
 
-        A link that is down now is left out of the prediction.
+        Without what is ``ahead`` of it, it trains. A link that is down now is left out of the prediction.
         """
         if self.setup.bandwidth is None:
             return None
         if up:
             return Outlook(up=True, deadline=deadline)
-        received, sent = self.bytes_of(client, round, alpha)
+        if ahead is None:
+            work = self.work.of(client, alpha)
+            ahead = *self.bytes_of(client, round, alpha), self.foreseen_compute(client, round, work)
+        received, sent, compute = ahead
         upload = self.traffic.foreseen(client, "up").seconds(sent)
-        compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
         compute += self.framework(client, received, sent)
         after = compute + (upload if upload < math.inf else 0.0)
         return Outlook(after=after, deadline=deadline)
@@ -256,9 +267,8 @@ class World:
 
     def forward(self, client: int, round: int, images: int) -> Work:
         """A forward pass on as many images, on an undisturbed device."""
-        blocks, group = self.setup.sizes.blocks, int(self.setup.fleet.group[client])
-        facts = {"group": group, "level": self.level_of(client)}
-        work = self.work.forward(self.setup.fleet.profile_of(client), blocks, images, **facts)
+        blocks, group, level = self.setup.sizes.blocks, int(self.setup.fleet.group[client]), self.level_of(client)
+        work = self.work.forward(self.setup.fleet.profiles[group], blocks, images, group=group, level=level)
         if self.setup.seconds is None:
             return work
         training = self.work.of(client, blocks)
@@ -268,7 +278,7 @@ class World:
     def evaluated(self, client: int, round: int, work: Work, seconds: float, *place: int) -> None:
         """The client has applied a model to the work's images for the last ``seconds``; ``place``: its job, if any."""
         flops = work.flops * (seconds / work.seconds if work.seconds else 1.0)
-        joules = self._power.given(client, work.watts * seconds)
+        joules = work.watts * seconds if place else self._power.given(client, work.watts * seconds)  # no timer
         columns: dict[str, Any] = {"seconds": seconds, "flops": flops, "joules": joules, "value": work.samples}
         self._wrote_work("forward", work, round, client, *place, **columns)
         self.accounts.totals.charge("flops", flops)

@@ -4,7 +4,7 @@ import torch
 
 from edgefl.data.batches import StackedBatches, job_batches
 from edgefl.data.dataset import load
-from edgefl.data.federated import load_federated, shard_sizes
+from edgefl.data.federated import evaluation_sizes, load_federated, shard_sizes
 from edgefl.data.partitions import Dirichlet, Iid, LabelLevel, SortAndPartition
 from edgefl.data.sets.digits import Digits
 from edgefl.data.sets.synthetic import Synthetic
@@ -68,7 +68,10 @@ def test_seeds_cut_the_same_images_in_different_ways():
 
 def test_a_partitioned_test_set_has_the_proportions_of_the_training_data():
     options = {"classes": 10, "train": 2000, "test": "partitioned", "test_images": 200, "clients": 10}
-    data = load_federated(Synthetic(shape=(1, 4, 4), partition=LabelLevel(level=7), **options), 0)
+    spec = Synthetic(shape=(1, 4, 4), partition=LabelLevel(level=7), **options)
+    data = load_federated(spec, 0)
+    assert evaluation_sizes(spec, 0).tolist() == data.evaluation_shards.sizes.tolist()
+    assert evaluation_sizes(SMALL, 0).tolist() == [101] * 10
     counts = data.evaluation_shards.label_counts(data.test.labels.numpy(), 10)
     assert counts.sum() == 200
     assert np.abs(counts - data.label_counts / 10).max() < 1

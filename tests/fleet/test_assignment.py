@@ -118,6 +118,13 @@ def test_a_power_mode_scales_the_clocks_and_replaces_the_watts():
     assert np.divide(made.rates(kind=kind), board.rates(kind=kind)) == pytest.approx(
         (mode.gpu, mode.memory, 1 / mode.cpu, 1 / mode.cpu)
     )
+    assert made.evidence("compute").factor == 2
+    shared = resolve(FleetGroup(profile="pc-rtx-2080ti", share=1, link="5g", mode="shared-by-4", pace=2,
+                                overrides={"memory": {"training": "1 GB"}})).profile  # fmt: skip
+    plain = load_profile("pc-rtx-2080ti")
+    assert shared.rates()[0] == pytest.approx(plain.rates()[0] / 4 / 2)
+    assert (value(shared.power.compute), value(shared.power.idle), shared.memory.training) == (80, 19, 1e9)
+    assert str(shared.evidence("compute")) == "estimated, a factor of 2 to 3"
     with pytest.raises(UserError, match=r"fleet\.0\.mode: jetson-agx-xavier has no such .*; did you mean '30W'\?"):
         assign([FleetGroup(profile=board.name, share=1, link="5g", mode="3OW")], 1, 0)
 

@@ -4,8 +4,9 @@ import pytest
 from pydantic import BaseModel
 
 from edgefl.errors import Note, UserError
-from edgefl.fleet import DeviceProfile, Estimate, load_profile, step_seconds, training_watts, value, waits_for_launches
-from edgefl.fleet.profile import Memory
+from edgefl.fleet import DeviceProfile, Estimate, load_profile, step_seconds, training_watts, value
+from edgefl.fleet.profile import MeasuredStep, Memory
+from edgefl.fleet.roofline import step_signature, waits_for_launches
 from edgefl.validation import validated
 
 
@@ -73,6 +74,7 @@ def test_every_field_says_what_it_means():
         ("compute.fp32_achievable", "20 GFLOP/s", "expected compute.fp32_achievable to be at most compute.fp32_peak"),
         ("memory.training", "2 GiB", "expected memory.training to be at most memory.total"),
         ("power.idle", 9, "power: expected compute (whole device, 6 W) to be at least idle (9 W)"),
+        ("modes", {"low": {"watts": "0.5 W"}}, "modes.low: expected watts (0.5 W) to be at least idle"),
         ("provenance.derivation", {"compute.fp32_peek": "x"}, "did you mean 'compute.fp32_peak'?"),
     ],
 )
@@ -99,5 +101,9 @@ def test_a_gpu_that_waits_for_launches_draws_the_watts_of_one_core():
     waits = waits_for_launches(board, [small])
     assert waits == pytest.approx(step_seconds(board, [small]) - value(board.compute.step_overhead), rel=1e-6)
     assert training_watts(board, waits, 0.0, 0.0, waits) == pytest.approx(value(board.power.one_core))
+    seconds = step_seconds(board, [small]) / 5
+    step = MeasuredStep(signature=step_signature([small]), step="small", seconds=seconds)
+    timed = board.model_copy(update={"compute": board.compute.model_copy(update={"measured_steps": (step,)})})
+    assert waits_for_launches(timed, [small]) == pytest.approx(waits / 5)
     assert waits_for_launches(board, [large]) < 0.01 * step_seconds(board, [large])
     assert waits_for_launches(load_profile("raspberry-pi-4"), [small]) == 0

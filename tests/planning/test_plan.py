@@ -37,9 +37,12 @@ def means(folder, label, rounds=None):
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}]
 
 
-@pytest.mark.parametrize("transport", [{}, {"network__transport": TCP}], ids=["fluid", "TCP"])
-def test_a_round_costs_what_the_run_then_spends_on_it_and_fewer_rounds_are_its_first(small, tmp_path, transport):
-    scenario = small(methods=METHODS, training__rounds=8, **transport)
+EVALUATED = {"evaluation": {"on": "clients"}}
+
+
+@pytest.mark.parametrize("changes", [{}, {"network__transport": TCP}, EVALUATED], ids=["fluid", "TCP", "evaluated"])
+def test_a_round_costs_what_the_run_then_spends_on_it_and_fewer_rounds_are_its_first(small, tmp_path, changes):
+    scenario = small(methods=METHODS, training__rounds=8, **changes)
     run(scenario, out=tmp_path / "run", train=False)
     for each in plan(scenario).methods:
         assert each.rounds == 8
@@ -88,6 +91,22 @@ def test_the_parts_of_a_participation_are_reading_and_the_framework(small):
     assert (plain.reading_seconds, plain.framework_seconds) == (0, 0)
     assert slower.framework_seconds == pytest.approx(13.4 + 14.5 / 0.8)  # its core_speed
     assert method.holds_back == "waiting for the framework (4 of 4 rounds)"
+    once = plan(small(round_overhead={"first": "8 s"}, training__cohort=8)).methods[0].devices[0]
+    assert once.framework_seconds == pytest.approx(8 / 4)  # all take part in all rounds
+
+
+def test_a_participation_costs_the_same_whether_clients_evaluate_after_it_or_not(small):
+    links = {"network__links": {"5g": {"down": "8 Mbit/s", "up": "8 Mbit/s"}}}
+    plain, evaluated = (plan(small(**links, **more)).methods[0] for more in ({}, EVALUATED))
+    for one, other in zip(plain.devices, evaluated.devices, strict=True):
+        assert asdict(other.joules) == pytest.approx(asdict(one.joules))
+        assert (other.bytes_down, other.bytes_up, other.lost) == (one.bytes_down, one.bytes_up, one.lost)
+        assert (other.download_seconds, other.upload_seconds) == pytest.approx(
+            (one.download_seconds, one.upload_seconds)
+        )
+    model = plain.devices[0].bytes_down
+    assert evaluated.bytes_down == pytest.approx(plain.bytes_down + 8 * model)
+    assert evaluated.bytes_up == pytest.approx(plain.bytes_up + 8 * 8)
 
 
 def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(small):
@@ -198,13 +217,8 @@ def test_rounds_that_only_a_deadline_closes_wait_for_those_who_miss_it(small, tm
     # Half of the clients have no link to speak of: whoever is picked with one of them waits until the deadline.
     slow = {"profile": "raspberry-pi-4", "share": 0.5, "link": "slow"}
     fast = {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g"}
-    scenario = small(
-        fleet=[slow, fast],
-        network__links__slow={"down": "1 bit/s", "up": "1 bit/s"},
-        protocol__deadline="10 s",
-        training__cohort=8,
-    )
-    (method,) = plan(scenario).methods
+    links = {"network__links__slow": {"down": "1 bit/s", "up": "1 bit/s"}}
+    (method,) = plan(small(fleet=[slow, fast], protocol__deadline="10 s", training__cohort=8, **links)).methods
     assert (method.in_vain, method.aggregated, method.seconds) == (None, 4, pytest.approx(10))
     assert method.holds_back == "clients that return no update (16 late)"
 
@@ -221,16 +235,6 @@ def test_nothing_is_trained(small, monkeypatch):
 def test_the_number_of_rounds_shrinks_with_cohort_and_methods(small):
     scenario = small(training__rounds=5000)
     assert [planned_rounds(scenario, methods) for methods in (1, 10, 1000)] == [1000, 100, 5]
-
-
-def test_the_command_prints_json_of_base_units(small, tmp_path):
-    small()
-    result = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml"), "--json"])
-    made = json.loads(result.output)
-    (method,) = made["methods"]
-    assert made["rounds"] == 4
-    assert method["devices"][0]["device"] == "raspberry-pi-4"
-    assert set(method["joules"]) == {"low", "nominal", "high"}
 
 
 @pytest.mark.full
@@ -269,7 +273,9 @@ def test_the_plan_says_the_time_of_training_for_every_method(small, tmp_path, op
     found = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml"), *methods, *option])
     assert found.exit_code == 0, found.output
     if "--json" in option:
-        trained = json.loads(found.stdout)["training"]
+        made = json.loads(found.stdout)
+        trained = made["training"]
+        assert set(made["methods"][0]["joules"]) == {"low", "nominal", "high"}
         assert [each["label"] for each in trained] == ["moon", "feddyn", "fedbr"]
         assert all(each["seconds"] > 0 for each in trained)
     else:

@@ -60,6 +60,7 @@ def test_fit_writes_a_profile_that_check_confirms(table, times, tmp_path):
     assert (evidence.kind, evidence.count, evidence.framework) == ("fitted", 6, "PyTorch 9.9")
     assert 0 < evidence.error < 0.5
     assert profile.power == load_profile("raspberry-pi-4").power
+    assert profile.core_speed == pytest.approx(load_profile("raspberry-pi-4").core_speed, rel=1e-3)
     found = json.loads(run("check", file, table, "--json"))
     assert found["count"] == 6
     assert found["mean_absolute_error"] < 0.05
@@ -70,15 +71,11 @@ def test_fit_writes_a_profile_that_check_confirms(table, times, tmp_path):
 
 
 @pytest.mark.full
-def test_fit_needs_no_other_profile(table, tmp_path):
+def test_fit_needs_no_other_profile_and_states_what_the_user_gives(table, tmp_path):
     run("fit", table, "-o", tmp_path / "alone.yaml", "--kind", "phone", "--idle-watts", "0.5")
     profile = read_profile(tmp_path / "alone.yaml")
     assert (profile.name, profile.kind, profile.power.idle) == ("alone", "phone", 0.5)
     assert value(profile.compute.fp32_achievable) == pytest.approx(20e9, rel=0.3)
-
-
-@pytest.mark.full
-def test_watts_and_framework_that_the_user_gives_are_stated_in_the_profile(table, tmp_path):
     options = ["--like", "laptop-8-core", "--idle-watts", "6", "--framework", "PyTorch 9.9", "--steps"]
     run("fit", table, "-o", tmp_path / "own.yaml", *options)
     profile = read_profile(tmp_path / "own.yaml")
@@ -91,10 +88,13 @@ def test_watts_and_framework_that_the_user_gives_are_stated_in_the_profile(table
 def test_options_without_effect_are_refused(table, tmp_path):
     with pytest.raises(UserError, match="--kind: cannot be combined with --like"):
         run("fit", table, "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4", "--kind", "phone")
+    with pytest.raises(UserError, match="--like NAME"):
+        run("fit", "--steps", table, "-o", tmp_path / "own.yaml")
     (tmp_path / "measured.json").write_text('{"format": "other"}', encoding="utf-8")
     measured = ["fit", tmp_path / "measured.json", "-o", tmp_path / "own.yaml"]
     with pytest.raises(UserError, match="--framework needs a CSV table"):
         run(*measured, "--framework", "PyTorch 9.9")
+    assert not (tmp_path / "own.yaml").exists()
 
 
 def test_a_name_that_no_profile_can_have_is_refused_before_the_fit(tmp_path):
@@ -154,15 +154,14 @@ def test_too_few_times_are_refused(tmp_path):
     with pytest.raises(UserError, match="at least 4 measured times"):
         run("fit", file, "-o", tmp_path / "few.yaml")
     assert not (tmp_path / "few.yaml").exists()
-
-
-def test_measured_steps_in_a_profile_confirm_nothing(tmp_path):
-    file = tmp_path / "steps.csv"
-    file.write_text("model,batch,seconds\ncnn,8,1\n", encoding="utf-8")
-    run("fit", file, "--steps", "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4")
-    assert "1 of these steps are, or are similar to, the profile's measured steps" in run(
-        "check", tmp_path / "own.yaml", file
-    )
+    for rows, error in (("cnn,8,1", 1.0), ("cnn,8,1\ncnn,16,2", 0.6)):
+        file.write_text(f"model,batch,seconds\n{rows}\n", encoding="utf-8")
+        said = run("fit", file, "-o", tmp_path / f"{error}.yaml", "--like", "raspberry-pi-4")
+        assert "Too few to predict one from the others" in said
+        made = read_profile(tmp_path / f"{error}.yaml")
+        assert made.evidence("compute").error == error
+        low, nominal, high = (made.rates(bound)[2] for bound in ("low", "nominal", "high"))
+        assert min(nominal / low, high / nominal) > 1 + error - 1e-3
 
 
 def test_check_names_the_step_of_each_time(tmp_path):
@@ -174,6 +173,9 @@ def test_check_names_the_step_of_each_time(tmp_path):
     assert [line.split("  ")[0] for line in lines] == steps
     found = json.loads(run("check", "raspberry-pi-4", file, "--json"))["steps"]
     assert [(each["line"], each["step"]) for each in found] == list(zip((2, 3, 4), steps, strict=True))
+    run("fit", file, "--steps", "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4")
+    said = run("check", tmp_path / "own.yaml", file)
+    assert "3 of these steps are, or are similar to, the profile's measured steps" in said
 
 
 def pi_table():

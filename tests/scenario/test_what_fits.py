@@ -182,7 +182,8 @@ def test_options_that_change_nothing_are_named():
         return {str(each.message).split(" has no effect")[0].split(" have no effect")[0] for each in said}
 
     always = {"protocol.retries", "protocol.reserve", "fleet.0.capacity", "methods.0.scheduler: bonus_scale and lam"}
-    always |= {"training.local.nesterov", "training.local.no_decay"}
+    data["evaluation"] = {"share": 0.5, "images": 3}
+    always |= {"training.local.nesterov", "training.local.no_decay", "evaluation.share", "evaluation.images"}
     assert told({"kind": "measured"}) == always
     declared = {"fleet.0: compute.thermal (heat)", "fleet.0.sample", "training.local.input"}
     assert told({"kind": "seconds", "methods": {"fedbr": "2 s"}}) == always | declared

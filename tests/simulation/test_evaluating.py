@@ -9,6 +9,7 @@ import pytest
 from edgefl.simulation.setup import RoundEvaluation
 
 from .conftest import cells, device
+from .test_power import changed
 
 FORWARD = 1 / 30
 ANSWER = 8 / 1e6
@@ -56,6 +57,9 @@ def test_the_server_aggregates_and_evaluates_on_its_own_device(run):
     mean = 2 * 1e6 / 2 / 2e9  # two updates of 250,000 numbers, a multiplication and an addition for each
     forward = 25 * FORWARD / 2
     assert result.outcome.seconds == pytest.approx(4 + mean + forward)
+    stopped = run(rounds=1, server_device=server, budgets={"seconds": 4.2},
+                  evaluation=RoundEvaluation(0.0, np.array([1, 1]), on_server=25))  # fmt: skip
+    assert stopped.outcome.spent["server_seconds"] == pytest.approx(0.2)
     assert [event.item for event in result.of("server")] == ["aggregation", "evaluation"]
     assert result.of("server")[1].facts["joules"] == pytest.approx(5 * forward)
     assert result.outcome.spent["server_seconds"] == pytest.approx(mean + forward)
@@ -66,6 +70,7 @@ def test_a_budget_in_the_evaluation_ends_the_run_without_the_round(run):
     result = run(rounds=2, budgets={"seconds": 4.5}, evaluation=on_clients([10, 10]))
     assert (result.outcome.reason, result.outcome.rounds, result.outcome.seconds) == ("seconds", 0, 4.5)
     assert len(result.of("lost", item="unfinished")) == 2
+    assert result.outcome.spent["evaluation_seconds"] == 0.5
     assert result.learner.aggregated == []
 
 
@@ -77,14 +82,42 @@ def test_a_client_that_crashes_is_not_waited_for(run):
     assert result.of("dropout")[0].item == "crash"
 
 
+@pytest.mark.parametrize(("joules", "seconds"), [(10.0, 1.2), (14.0, 1.9)])
+def test_a_battery_delivers_the_watts_of_computing_in_an_evaluation(run, joules, seconds):
+    # The download takes 4 J; 5 W in the 1.9 s of the forward pass.
+    result = run(devices=[device(), changed(device(), battery={"capacity": joules})], cohort=1, rounds=1,
+                 selector={"kind": "fixed", "clients": [0]}, evaluation=on_clients([0, 57]))  # fmt: skip
+    (forward,) = result.of("forward")
+    assert (forward.seconds, forward.joules) == pytest.approx((seconds, 5 * seconds))
+    assert [(event.item, event.time) for event in result.of("dropout")] == [("battery", pytest.approx(6.2))][
+        joules > 10 :
+    ]
+
+
+def test_clients_without_the_memory_for_a_step_are_left_out_of_the_share(run):
+    result = run(devices=[device(memory=1e6), device(), device()], rates=[8e6] * 3, cohort=1, rounds=1,
+                 selector={"kind": "fixed", "clients": [1]}, evaluation=on_clients([10] * 3))  # fmt: skip
+    assert {event.client for event in result.of("forward")} == {1, 2}
+    assert result.outcome.spent["bytes_evaluated"] == 2 * (1e6 + 8)
+
+
+def test_a_bandwidth_rule_foresees_the_evaluation_and_not_a_training(run):
+    result = run(rounds=1, bandwidth="deadline_first", evaluation=on_clients([10, 30]))
+    after = [event.facts["outlook"]["after"] for event in result.of("transfer_start", item="down")]
+    assert after == pytest.approx([2 + 1, 2 + 1, 10 * FORWARD + ANSWER, 30 * FORWARD + ANSWER])
+
+
 def test_a_cell_receives_the_model_once_and_forwards_it(run):
     result = run(topology=cells([8e6] * 4), rates=[8e6] * 4, rounds=1, protocol={"kind": "hierarchical"},
-                 evaluation=on_clients([10] * 4))  # fmt: skip
+                 evaluation=on_clients([10] * 4), server_device=device(flops_per_second=2e9))  # fmt: skip
+    (mean,) = result.of("server")
+    assert mean.seconds == pytest.approx(2 * 1e6 / 2 / 2e9)  # of two cells' updates
     assert len([event for event in result.of("transfer_end", item="relay") if event.bytes == 1e6]) == 2 + 2 + 2
-    assert result.outcome.seconds == pytest.approx(6 + 1 + 1 + 10 * FORWARD + ANSWER)
+    assert result.outcome.seconds == pytest.approx(6 + mean.seconds + 1 + 1 + 10 * FORWARD + ANSWER)
 
 
-def test_the_first_participation_of_a_client_starts_its_framework_once(run):
+def test_the_first_participation_of_a_client_starts_its_framework_once_and_after_a_crash_again(run):
     speed = device().core_speed
-    result = run(rounds=2, overhead={"start": speed, "first": 3 * speed})
-    assert [row.seconds for row in result.outcome.rows] == pytest.approx([4 + 4, 4 + 4 + 4 + 1])
+    crash = {"kind": "crash", "client": 1, "at": 9, "duration": 1}
+    result = run(rounds=3, overhead={"start": speed, "first": 3 * speed}, failures=[crash])
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([4 + 4, 8 + 4 + 1, 13 + 4 + 4])

@@ -1,17 +1,19 @@
 """Cells that average, and when they close."""
 
+import numpy as np
 import pytest
+
+from edgefl.simulation.setup import RoundEvaluation
 
 from .conftest import cells
 
 HIERARCHICAL = {"kind": "hierarchical"}
 
 
-def test_a_cell_fetches_a_frozen_base_once(run):
-    plain, found = (
-        run(rates=[8e6] * 6, topology=cells([8e6] * 6), cohort=3, protocol=HIERARCHICAL, rounds=6, base_bytes=size)
-        for size in (0, 3_000_000)
-    )
+@pytest.mark.parametrize("evaluation", [None, RoundEvaluation(0.5, np.full(6, 10), on_server=0)])
+def test_a_cell_fetches_a_frozen_base_once(run, evaluation):
+    world = {"rates": [8e6] * 6, "topology": cells([8e6] * 6), "cohort": 3, "protocol": HIERARCHICAL, "rounds": 6}
+    plain, found = (run(**world, base_bytes=size, evaluation=evaluation) for size in (0, 3_000_000))
     assert found.outcome.spent["bytes_backhaul"] - plain.outcome.spent["bytes_backhaul"] == 2 * 3_000_000
     reached = {event.client for event in found.of("transfer_start", item="down") if event.client >= 0}
     assert found.outcome.spent["bytes"] - plain.outcome.spent["bytes"] == len(reached) * 3_000_000
@@ -63,15 +65,8 @@ def test_a_budget_breaks_the_cells_off_too(run):
 
 
 def test_blocks_go_to_a_cell_once_each(run):
-    rates = [8e6] * 2
-    result = run(
-        {"method": "fedbr", "first_send": "none", "full_every": 1000},
-        rates=rates,
-        topology=cells(rates, count=1),
-        protocol=HIERARCHICAL,
-        scheduler={"kind": "fixed", "alpha": 3},
-        rounds=2,
-    )
+    entry, scheduler = {"method": "fedbr", "first_send": "none", "full_every": 1000}, {"kind": "fixed", "alpha": 3}
+    result = hierarchical(run, [FAST] * 2, count=1, protocol={}, entry=entry, scheduler=scheduler, rounds=2)
     down = [event.bytes for event in result.of("transfer_start", item="relay", source="server")]
     assert down == [1_000_000, 750_000]
 
@@ -113,16 +108,8 @@ def test_an_over_selected_cell_closes_when_its_part_has_returned(run):
 
 
 def test_the_next_round_is_prefetched_though_a_cell_closed_before_all_had_downloaded(run):
-    entry = {"method": "fedadc", "overlap": True}
-    access = [FAST, FAST, SLOW, SLOW, FAST, FAST]
-    result = run(
-        entry,
-        rates=access,
-        topology=cells(access),
-        protocol={"kind": "hierarchical", "over_select": 2.0},
-        cohort=2,
-        rounds=6,
-    )
+    access, options = [FAST, FAST, SLOW, SLOW, FAST, FAST], {"protocol": {"over_select": 2.0}, "cohort": 2, "rounds": 6}
+    result = hierarchical(run, access, entry={"method": "fedadc", "overlap": True}, **options)
     assert result.outcome.rounds == 6
     assert result.of("transfer_start", item="prefetch")
     spent = result.outcome.spent

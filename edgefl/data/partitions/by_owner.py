@@ -31,7 +31,7 @@ class Natural(Partition):
 
     def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
         """Always raise an error: class sizes do not contain owners."""
-        _refuse_without_owners()
+        _refuse_without_owners(self.kind)
 
     def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
         return split_by_owner(owner, clients, self.kind)
@@ -46,7 +46,7 @@ def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", 
     [0, 3]
     """
     if owner is None:
-        _refuse_without_owners()
+        _refuse_without_owners(kind)
     owners = int(owner.max(initial=-1)) + 1
     if every and owners < clients:
         raise UserError(f"partition {kind} expects at most {owners} clients, one for each owner, found {clients}")
@@ -54,9 +54,9 @@ def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", 
     return Shards.of(owner[mine], mine, clients)
 
 
-def _refuse_without_owners() -> NoReturn:
+def _refuse_without_owners(kind: str) -> NoReturn:
     raise UserError(
-        "partition natural needs data that name the owner of each sample, as shakespeare or a file with clients does"
+        f"partition {kind} needs data that name the owner of each sample, as shakespeare or a file with clients does"
     )
 
 

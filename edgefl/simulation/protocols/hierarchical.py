@@ -8,7 +8,7 @@ import simpy
 from pydantic import Field
 
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.payload import BASE, Part
+from edgefl.methods.parts.payload import Part
 from edgefl.methods.parts.server import Weighting
 from edgefl.network.topology import Node
 from edgefl.record.kinds import Lost
@@ -124,9 +124,7 @@ class Cell:
 
     def _fetch(self) -> float:
         """Request the parts that the cell does not have; return the seconds of its prefetching before the round."""
-        # A part that several clients need is sent once.
-        needed = dict.fromkeys(part for each in self.participants for part in each.downlink.parts)
-        parts = [part for part in needed if part.name != BASE or self.node not in self.world.cells_with_base]
+        parts = self.world.lacking(self.node, (each.downlink for each in self.participants))
         self._deliveries, hidden = [], 0.0
         if self.prefetch is not None and not self.prefetch.delivery.failed:
             early = self.prefetch.delivery

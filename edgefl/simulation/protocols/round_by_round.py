@@ -60,7 +60,8 @@ class RoundByRound(ABC):
             self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
             arrived = [each for each in self.participants if each.phase == "arrived"]
             closed = world.env.now
-            yield from self._evaluating.run(round, len(arrived))
+            cells = {world.traffic.gate(each.client) for each in arrived}
+            yield from self._evaluating.run(round, len(cells if self.spec.averages_in_cells else arrived))
             self.book.close(round, self.participants, sorted(arrived, key=lambda each: each.client), closed=closed)
             if world.stopped.triggered:
                 return

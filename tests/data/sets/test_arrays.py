@@ -254,6 +254,10 @@ def test_wrong_test_data_are_one_message_that_names_them(tmp_path, kind):
             "expected test: a.npz or test_data: b.npz, found both",
         ),
         ({"train": "train.npz", "partition": {"kind": "natural"}}, "needs data that name the owner of each sample"),
+        (
+            {"train": "train.npz", "partition": {"kind": "sizes", "images": [1] * 8, "owners": True}},
+            "partition sizes needs data that name the owner of each sample",
+        ),
         ({"train": "train.npz", "partition": {"kind": "file", "file": "c.csv"}}, "so test data must be given"),
     ],
 )
@@ -357,5 +361,7 @@ def test_users_that_only_the_test_data_have_are_tested_as_a_whole_or_refused(arr
     with pytest.raises(UserError, match=r"data\.test: no test sample is of one of the 5 clients"):
         load_federated(spec.model_copy(update={"test": "partitioned"}), 0)
     options |= {"test": "partitioned", "test_inputs": "moved", "test_client": "two", "test_data": None}
-    data = load_federated(arrays(client=CLIENT, moved=X + 1, two=CLIENT // 4, options=options), 0)
-    assert data.evaluation_shards.sizes.tolist() == [48, 12, 0, 0, 0]
+    for partition in ({"kind": "natural"}, {"kind": "sizes", "images": [3] * 5, "owners": True}):
+        options["partition"] = partition
+        data = load_federated(arrays(client=CLIENT, moved=X + 1, two=CLIENT // 4, options=options), 0)
+        assert data.evaluation_shards.sizes.tolist() == [48, 12, 0, 0, 0]
