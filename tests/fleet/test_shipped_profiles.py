@@ -138,14 +138,11 @@ def plug_in(monkeypatch):
 def test_a_path_is_what_ends_in_yaml_or_has_a_separator(profile_file, monkeypatch):
     assert load_profile(profile_file).name == "board"
     assert load_profile(str(profile_file)).name == "board"
+    assert load_profile("board.yaml", folder=profile_file.parent).name == "board"
     monkeypatch.chdir(profile_file.parent)
     assert load_profile("board.yaml").name == "board"
     profile_file.rename(profile_file.parent / "board")
     assert load_profile("./board").name == "board"
-
-
-def test_a_relative_path_starts_at_the_folder_given(profile_file):
-    assert load_profile("board.yaml", folder=profile_file.parent).name == "board"
 
 
 def test_an_unknown_name_gets_the_nearest_one():
