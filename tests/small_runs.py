@@ -88,6 +88,16 @@ class Rows(Listener):
         self.rows.extend(rows)
 
 
+class Advice(Listener):
+    """Keeps the advice."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def advised(self, advice):
+        self.texts.append(advice)
+
+
 class Stop(Listener):
     """Ctrl-C at the end of the n-th round, whichever run it belongs to."""
 

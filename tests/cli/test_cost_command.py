@@ -20,6 +20,19 @@ def run(capsys, *arguments):
     return code, captured.out, captured.err
 
 
+@pytest.fixture
+def board(tmp_path):
+    """Writes a board with so much memory for training."""
+
+    def write(memory):
+        small = yaml.safe_load(Path("device_profiles/raspberry-pi-4.yaml").read_text())
+        small["name"], small["memory"]["training"] = "small", memory
+        (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
+        return tmp_path / "small.yaml"
+
+    return write
+
+
 def test_json_has_the_promised_keys_for_a_batch_of_one_image(capsys):
     code, output, _ = run(capsys, "--model", "cnn", "--method", "fedavg", "--shape", "1x28x28", "--json")
     data = json.loads(output)
@@ -35,38 +48,32 @@ def test_json_has_the_promised_keys_for_a_batch_of_one_image(capsys):
     assert not {"share", "levels"} & set(data)
 
 
-def test_a_device_is_asked_without_a_scenario(capsys, tmp_path):
+def test_a_device_is_asked_without_a_scenario(capsys, board):
     """The seconds and joules are those of a one-client round in a scenario; memory too small is said."""
-    small = yaml.safe_load(Path("device_profiles/raspberry-pi-4.yaml").read_text())
-    small["name"], small["memory"]["training"] = "small", "1 MB"
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
-    devices = f"raspberry-pi-4,{tmp_path / 'small.yaml'}"
+    devices = f"raspberry-pi-4,{board('1 MB')}"
     step = ("--model", "cnn", "--shape", "1x28x28", "--batch", "20")
     code, output, _ = run(capsys, *step, "--images", "50", "--on", devices, "--json")
     assert code == 0
-    board, other = json.loads(output)["devices"]
-    assert (board["fits"], other["fits"]) == (True, False)
+    pi, other = json.loads(output)["devices"]
+    assert (pi["fits"], other["fits"]) == (True, False)
     profile = load_profile("raspberry-pi-4")
     costs = CostModel(build_model(MODELS["cnn"](), (1, 28, 28), 10))
     twenty, ten = (costs.cost(build_method("fedavg", LocalOptions()), 4, size).operators for size in (20, 10))
     seconds = 2 * step_seconds(profile, twenty) + step_seconds(profile, ten)
-    assert board["compute_seconds"]["nominal"] == pytest.approx(seconds, rel=1e-9)
-    assert board["joules"]["nominal"] == pytest.approx(value(profile.power.compute) * seconds, rel=1e-9)
+    assert pi["compute_seconds"]["nominal"] == pytest.approx(seconds, rel=1e-9)
+    assert pi["joules"]["nominal"] == pytest.approx(value(profile.power.compute) * seconds, rel=1e-9)
     reads = ("--images", "50", "--on", devices, "--json", "--set", "training.local.input={seconds: 2 ms}")
     joules = json.loads(run(capsys, *step, *reads)[1])["devices"][0]["joules"]["nominal"]
-    assert joules - board["joules"]["nominal"] == pytest.approx(0.1 * 3.81)  # W of one busy core
+    assert joules - pi["joules"]["nominal"] == pytest.approx(0.1 * 3.81)  # W of one busy core
     code, output, _ = run(capsys, *step, "--on", devices)
     assert "small" in output
     assert "500 images in batches of 20: 25 steps" in output
 
 
-def test_models_batches_and_options_are_compared_on_devices(capsys, tmp_path):
-    small = yaml.safe_load(Path("device_profiles/raspberry-pi-4.yaml").read_text())
-    small["name"], small["memory"]["training"] = "small", "0.5 MB"
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
+def test_models_batches_and_options_are_compared_on_devices(capsys, board):
     asked = ["--shape", "1x8x8", *("--model", "cnn", "--model", "{name: cnn, width: 4}")]
     asked += ["--model", "{torchvision: resnet18}", "--batch", "2,40", "--grid", "training.local.accumulate=1,20"]
-    asked += ["--on", f"raspberry-pi-4,{tmp_path / 'small.yaml'}"]
+    asked += ["--on", f"raspberry-pi-4,{board('0.5 MB')}"]
     code, output, _ = run(capsys, *asked, "--json")
     assert code == 0
     rows = json.loads(output)["settings"]

@@ -4,7 +4,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from edgefl import shipped
-from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile, profile_names
 
 from ..profiling.test_step_table import run
@@ -50,8 +49,3 @@ def test_validate_says_ok_and_what_the_profile_says():
     output = run("validate", str(shipped.files("device_profiles")["jetson-nano"]))
     assert "jetson-nano.yaml: ok" in output
     assert "59 GFLOP/s" in output
-
-
-def test_show_of_an_unknown_profile_names_the_nearest():
-    with pytest.raises(UserError, match="did you mean 'jetson-nano'"):
-        run("show", "jetson-nanno")

@@ -18,6 +18,7 @@ from edgefl.methods.parts.payload import Payload
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
+from edgefl.models.fake import fake
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.models.slimmable import Linear
 
@@ -418,11 +419,6 @@ def test_the_cross_entropy_objective_alone_needs_nothing_but_the_model():
 
 
 def test_one_hot_rows_of_a_given_number_of_classes_do_not_depend_on_data():
-    import torch.nn.functional as F
-
-    from edgefl.cost.recorder import Recorder
-    from edgefl.models.fake import fake
-
     with Recorder() as recorder:
         assert F.one_hot(fake(4, dtype=torch.int64), num_classes=5).shape == (4, 5)
         assert F.one_hot(fake(4, dtype=torch.int64), 5).shape == (4, 5)

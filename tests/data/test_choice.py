@@ -11,7 +11,6 @@ from edgefl.data.distribution import data_distribution, of_targets
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
 from edgefl.data.sets.digits import Digits
-from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.sharding import Shards, deal
 from edgefl.errors import UserError
 from edgefl.tasks.language_model import LanguageModel
@@ -33,13 +32,6 @@ def test_positions_are_distinct_and_of_the_right_classes():
     chosen = chosen_images(labels, 20)
     assert len(set(chosen.tolist())) == 20
     assert np.bincount(labels[chosen]).tolist() == [12, 6, 2]
-
-
-def test_a_run_without_pixels_counts_what_a_run_with_pixels_has():
-    spec = Synthetic(shape=(1, 4, 4), train=3000, test=60, clients=10, images=1200)
-    data = load_federated(spec, 0)
-    assert len(data.train) == 1200
-    assert data.sizes.tolist() == shard_sizes(spec, 0).tolist() == [120] * 10
 
 
 def test_more_images_than_there_are_is_refused():

@@ -68,22 +68,8 @@ def test_clients_models_are_compared_under_both_readings(finished):
 def test_the_command_prints_json_and_draws(finished, tmp_path):
     _, folder = finished
     picture = tmp_path / "plane.png"
-    result = CliRunner().invoke(
-        app,
-        [
-            "diagnose",
-            str(folder),
-            "--batches",
-            "1",
-            "--json",
-            "--device",
-            "cpu",
-            "--landscape",
-            str(picture),
-            "--method",
-            "fedavg",
-        ],
-    )
+    options = ["--batches", "1", "--json", "--device", "cpu", "--method", "fedavg", "--landscape"]
+    result = CliRunner().invoke(app, ["diagnose", str(folder), *options, str(picture)])
     assert result.exit_code == 0, result.output
     assert [each["label"] for each in json.loads(result.output)] == ["fedavg"]
     assert picture.read_bytes().startswith(b"\x89PNG")

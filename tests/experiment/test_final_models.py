@@ -70,13 +70,6 @@ def test_the_ensemble_changes_no_training_and_is_logged(small, tmp_path):
     assert verify(beside) == []
 
 
-@pytest.mark.full
-def test_an_ensemble_without_memory_is_the_plain_model(small, tmp_path):
-    folder = run(small(evaluation__ensemble={"decay": 0}), out=tmp_path / "run")
-    rounds = pq.read_table(folder / "fedavg/seed-0/rounds.parquet").to_pydict()
-    assert rounds["accuracy_ensemble"] == rounds["accuracy"]
-
-
 PERSONAL = {"data__test": "partitioned", "data__test_images": 80, "training__local__lr": 0.05}
 
 

@@ -10,23 +10,14 @@ import pytest
 from edgefl.errors import UserError
 from edgefl.experiment import go_on, resume, run
 from edgefl.record import RunPaths, names
-from edgefl.record.events import Listener
 from edgefl.report import RunResult
 from edgefl.scenario import with_overrides
 from edgefl.scenario.loading import check
 
-from ..small_runs import SMALL, Stop, tree
+from ..small_runs import SMALL, Advice, Stop, tree
 
 OVERLAPPED = {"method": "fedadc", "overlap": True, "as": "overlapped"}
 ASYNC = {"kind": "buffer", "size": 2, "concurrency": 4}
-
-
-class Advice(Listener):
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def advised(self, advice):
-        self.texts.append(advice)
 
 
 @pytest.fixture(autouse=True)
@@ -42,22 +33,21 @@ def scenario_with(rounds, *changes):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def made(tmp_path_factory):
+    """The runs of six rounds and of four; nobody writes into them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("edgefl.experiment.checkpoints.CHECKPOINT_EVERY", 2)
-        return run(scenario_with(6), out=tmp_path_factory.mktemp("whole") / "run")
-
-
-@pytest.fixture(scope="module")
-def short(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edgefl.experiment.checkpoints.CHECKPOINT_EVERY", 2)
-        return run(scenario_with(4), out=tmp_path_factory.mktemp("short") / "run")
+        return [run(scenario_with(rounds), out=tmp_path_factory.mktemp("made") / "run") for rounds in (6, 4)]
 
 
 @pytest.fixture
-def finished(short, tmp_path):
-    return shutil.copytree(short, tmp_path / "run")
+def whole(made):
+    return made[0]
+
+
+@pytest.fixture
+def finished(made, tmp_path):
+    return shutil.copytree(made[1], tmp_path / "run")
 
 
 def test_more_rounds_give_the_bytes_of_a_run_that_had_them_from_the_start(finished, whole):

@@ -11,25 +11,16 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.planning.planning import plan
-from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.training import engine_spec as matrix_units
+
+from ..small_runs import Advice
 
 LARGE = {
     "model": {"name": "resnet18"},
     "data": {"name": "synthetic", "shape": [3, 32, 32], "clients": 100},
     "training.local.batch": 50,
 }
-
-
-class Noting(Listener):
-    """Keeps the advice."""
-
-    def __init__(self):
-        self.advice = []
-
-    def advised(self, advice):
-        self.advice.append(advice)
 
 
 def processor(monkeypatch, *, units, multiplies):
@@ -72,12 +63,12 @@ def test_a_large_network_on_a_processor_with_units_gets_the_advice_and_keeps_its
 def test_bfloat16_without_instructions_for_it_is_mentioned_by_run_and_plan(small, monkeypatch, tmp_path):
     processor(monkeypatch, units=False, multiplies=False)
     scenario = small(training__rounds=1, training__engine={"precision": "bfloat16"})
-    noting = Noting()
+    noting = Advice()
     run(scenario, out=tmp_path / "run", listeners=[noting])
-    assert noting.advice == [plan(scenario).advice]
-    assert "several times as long as in float32" in noting.advice[0]
+    assert noting.texts == [plan(scenario).advice]
+    assert "several times as long as in float32" in noting.texts[0]
     run(scenario, out=tmp_path / "timed", train=False, listeners=[noting])
-    assert len(noting.advice) == 1
+    assert len(noting.texts) == 1
     processor(monkeypatch, units=True, multiplies=True)
     assert plan(scenario).advice is None
 

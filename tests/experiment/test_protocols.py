@@ -2,10 +2,8 @@
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from edgefl.experiment import run
-from edgefl.methods.parts.server import weighted_sum
 from edgefl.record.summary import read_summary
 from edgefl.rerun.verify import verify
 
@@ -44,18 +42,6 @@ def test_with_every_tensor_local_clients_train_alone_and_send_nothing(small, tmp
     assert verify(folder) == []
     assert (entry.bytes.down, entry.bytes.up) == (0, 0)
     assert entry.seconds > 0
-
-
-def test_the_mean_of_cells_means_is_the_flat_mean_up_to_rounding():
-    # The world averages flat; two levels add the same numbers in another order.
-    random = torch.Generator().manual_seed(0)
-    deltas = torch.randn(10, 1000, generator=random)
-    weights = torch.rand(10, generator=random)
-    weights /= weights.sum()
-    flat = weighted_sum(deltas, weights)
-    shares = [weights[cell::3].sum() for cell in range(3)]
-    means = torch.stack([weighted_sum(deltas[cell::3], weights[cell::3] / shares[cell]) for cell in range(3)])
-    torch.testing.assert_close(weighted_sum(means, torch.stack(shares)), flat, rtol=0, atol=5e-7)
 
 
 EQUAL = {

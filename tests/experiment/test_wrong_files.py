@@ -1,7 +1,7 @@
 """A wrong file of each kind that a scenario names: one message, exit code 2, and nothing is written.
 
 Each case is a folder with a scenario, and a file that is wrong in one way. Other tests try each kind of file in more
-ways.
+ways (those of data: tests/data).
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -24,13 +21,6 @@ from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
 
-X = np.random.default_rng(0).standard_normal((64, 4))
-Y = np.arange(64) % 4
-
-
-def npz(path: Path, **arrays: Any) -> None:
-    np.savez(path, **({"x": X, "y": Y} | arrays))
-
 
 def nothing(path: Path) -> None:
     """No such file."""
@@ -38,20 +28,6 @@ def nothing(path: Path) -> None:
 
 def text(words: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(words)
-
-
-def arrays(**changes: Any) -> Callable[[Path], object]:
-    return lambda path: npz(path, **changes)
-
-
-def table(**columns: Any) -> Callable[[Path], object]:
-    return lambda path: pq.write_table(pa.table(columns), path)
-
-
-def other(values: np.ndarray, position: Any, value: float) -> np.ndarray:
-    changed = values.astype(float)
-    changed[position] = value
-    return changed
 
 
 class Attack:
@@ -68,20 +44,8 @@ def unpickled(path: Path) -> None:
     path.write_bytes(pickle.dumps(Attack(path.parent)))
 
 
-def and_then(*steps: Callable[[Path], object]) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        for step in steps:
-            step(path)
-
-    return write
-
-
 NET = {"model": {"python": "net.py:Net"}}
 ARRAYS = {"data": {"name": "arrays", "train": "train.npz", "clients": 4}, "model": {"name": "mlp", "widths": [4]}}
-TESTED = {**ARRAYS, "data": {**ARRAYS["data"], "test": "test.npz"}}
-TABLE = {**ARRAYS, "data": {**ARRAYS["data"], "train": "train.parquet"}}
-FOLDER = {"data": {"name": "image_folder", "train": "pictures", "clients": 3}, "model": {"name": "mlp", "widths": [4]}}
-FUNCTION = {"data": {"python": "data.py:load", "clients": 4}, "model": {"name": "mlp", "widths": [4]}}
 LISTED = {"data": {**SMALL["data"], "partition": {"kind": "file", "file": "clients.csv"}}}
 WEIGHTS = {"model": {"name": "cnn", "width": 2, "weights": "first.safetensors"}}
 STATE = {"model": {"name": "cnn", "width": 2, "weights": "first.pt"}}
@@ -96,21 +60,7 @@ CASES = {
         STATE, "first.pt", lambda path: torch.save({"weight": Attack(path.parent)}, path),
         "found a pickle that needs code",
     ),
-    "no data": (ARRAYS, "train.npz", nothing, "data.train: expected a file at"),
     "pickled data": (ARRAYS, "train.npz", unpickled, "not a readable .npz file"),
-    "NaN": (ARRAYS, "train.npz", arrays(x=other(X, (5, 1), np.nan)), "found nan in sample 5"),
-    "test data of another shape": (
-        TESTED, "test.npz", and_then(lambda path: npz(path.with_name("train.npz")), arrays(x=X[:, :2])),
-        "test inputs of the shape [4], as in the training data, found [2]",
-    ),
-    "a table without the column": (
-        TABLE, "train.parquet", table(x=X[:, 0], label=Y), "no column 'y' in this file; expected one of: label, x",
-    ),
-    "an empty folder": (FOLDER, "pictures", Path.mkdir, "expected a subfolder of images for each class, found none"),
-    "a function that raises": (
-        FUNCTION, "data.py", text("def load():\n    return open('/none')"),
-        "line 2: 'load' raised an error: FileNotFoundError",
-    ),
     "no list of clients": (LISTED, "clients.csv", nothing, "expected a file at 'clients.csv'"),
     "an empty profile": (PROFILE, "mine.yaml", text(""), "expected YAML, found nothing"),
     "no trace": (TRACE, "trace.csv", nothing, "expected a file or a folder at 'trace.csv'"),

@@ -132,31 +132,20 @@ def test_a_broken_trace_is_explained_with_its_file(tmp_path, content, complaint)
     assert "broken.json" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("active", "inactive", "windows"),
-    [
-        ([10, 60], [10, 60], []),
-        ([10, 30, 50], [30, 30, 60], [(10, 30), (50, 60)]),
-        ([10, 20], [40, 30], [(10, 40)]),
-        ([10, 30], [30, 50], [(10, 50)]),
-        ([60, 10], [70, 20], [(10, 20), (60, 70)]),
-        ([10, 60], [20], [(10, 20), (60, 100)]),
-        ([60], [20, 70], [(0, 20), (60, 70)]),
-        ([], [20], [(0, 20)]),
-        ([0], [], [(0, 100)]),
-    ],
-    ids=[
-        "no length",
-        "one without",
-        "overlapping",
-        "touching",
-        "in any order",
-        "no end",
-        "no start",
-        "start",
-        "always",
-    ],
-)
+WINDOWS = {
+    "no length": ([10, 60], [10, 60], []),
+    "one without": ([10, 30, 50], [30, 30, 60], [(10, 30), (50, 60)]),
+    "overlapping": ([10, 20], [40, 30], [(10, 40)]),
+    "touching": ([10, 30], [30, 50], [(10, 50)]),
+    "in any order": ([60, 10], [70, 20], [(10, 20), (60, 70)]),
+    "no end": ([10, 60], [20], [(10, 20), (60, 100)]),
+    "no start": ([60], [20, 70], [(0, 20), (60, 70)]),
+    "start": ([], [20], [(0, 20)]),
+    "always": ([0], [], [(0, 100)]),
+}
+
+
+@pytest.mark.parametrize(("active", "inactive", "windows"), WINDOWS.values(), ids=WINDOWS)
 def test_windows_as_they_circulate(tmp_path, active, inactive, windows):
     path = tmp_path / "trace.json"
     device = {"active": active, "inactive": inactive, "finish_time": 100, "model": "CPH1801"}

@@ -13,30 +13,6 @@ from edgefl.fleet.fitting import CHANNELS, Rates, fit_cuda, fit_rates, relative_
 from edgefl.operator_kinds import KINDS
 from edgefl.validation import validated
 
-TRUE = Rates(30e9, 8e9, 12e-6, 1e-3)
-
-
-def steps():
-    draws = np.random.default_rng(3)
-    made = []
-    for _ in range(12):
-        operators = [
-            SimpleNamespace(flops=10 ** draws.uniform(4, 9.5), bytes=10 ** draws.uniform(3, 8), count=int(number))
-            for number in draws.integers(1, 20, size=8)
-        ]
-        made.append((operators, TRUE.seconds(operators)))
-    return made
-
-
-def test_a_profile_with_the_fitted_rates_predicts_the_same(profile_data):
-    profile_data["compute"].update(
-        fp32_peak=1e12, fp32_achievable=30e9, memory_bandwidth=8e9, operator_overhead=12e-6, step_overhead=1e-3
-    )
-    profile = DeviceProfile.model_validate(profile_data)
-    for operators, seconds in steps():
-        assert step_seconds(profile, operators) == pytest.approx(seconds, rel=1e-12)
-
-
 WIDE, NARROW, PLAIN = "convolution-wide-spatial-forward", "convolution-narrow-spatial-forward", "elementwise"
 BY_KIND = Rates(
     40e9, 6e9, 10e-6, 1e-3, {WIDE: (80e9, 6e9, 20e-6), NARROW: (10e9, 6e9, 10e-6), PLAIN: (40e9, 12e9, 5e-6)}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -99,9 +99,8 @@ def test_the_window_moves_by_one_and_wraps():
 @settings(max_examples=20, deadline=None)
 @given(first=st.integers(1, 9), second=st.integers(1, 9), share=st.floats(0.01, 1), shift=st.integers(0, 100))
 def test_every_place_is_taken_once_and_channels_are_rounded_up(first, second, share, shift):
+    assume(first + second > 2)
     whole = model(nn.Conv2d(3, first, 3), nn.Flatten(), nn.Linear(36 * first, second), nn.Linear(second, 4))
-    if first == second == 1:
-        return
     cut = Cut(whole, share)
     one, two = kept_count(first, share), kept_count(second, share)
     assert cut.model.layout.size == 28 * one + 36 * one * two + two + 4 * two + 4

@@ -222,25 +222,6 @@ def test_a_forward_that_depends_on_numbers_is_one_block_and_methods_say_why():
             build_method(method.lower(), LocalOptions()).objective.adapt(model)
 
 
-def masks(key, module, inputs):
-    with RandomFunctions(torch.tensor(key)):
-        return module(inputs)
-
-
-@pytest.mark.parametrize("module", [nn.Dropout(0.25), nn.Dropout2d(0.25), nn.Dropout(0.0)], ids=str)
-def test_random_layers_repeat_with_the_key_and_keep_the_mean(module):
-    inputs = torch.ones(64, 32, 4, 4)
-    first = masks(7, module, inputs)
-    assert torch.equal(first, masks(7, module, inputs))
-    if module.p:
-        assert not torch.equal(first, masks(8, module, inputs))
-        zeros = (first == 0).float()
-        share = zeros.flatten(2)[:, :, 0] if isinstance(module, nn.Dropout2d) else zeros
-        # Five standard deviations of a share of that many draws.
-        assert abs(share.mean().item() - 0.25) < 5 * (0.25 * 0.75 / share.numel()) ** 0.5
-        assert torch.equal(first[first != 0].unique(), torch.tensor([1 / 0.75]))
-
-
 def test_a_block_that_begins_with_an_operator_in_place_leaves_its_input_alone():
     class InPlace(Net):
         def __init__(self):

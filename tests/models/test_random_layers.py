@@ -18,6 +18,7 @@ QUERY, KEY, VALUE = torch.randn(3, 1, 2, 5, 4, generator=torch.Generator().manua
 
 FUNCTIONS = {
     "dropout": lambda: F.dropout(LINE, 0.3),
+    "dropout of channels": lambda: F.dropout2d(MAPS[..., None], 0.3),
     "alpha dropout": lambda: F.alpha_dropout(LINE, 0.3, training=True),
     "feature alpha dropout": lambda: F.feature_alpha_dropout(MAPS, 0.3, training=True),
     "randomised relu": lambda: F.rrelu(LINE, training=True),

@@ -146,20 +146,6 @@ def test_an_empty_transfer_takes_the_latency_and_one_to_oneself_takes_nothing():
     assert [flow.ended for flow in flows] == [0.125, 0.0]
 
 
-def test_a_process_reads_a_transfer_like_any_event():
-    env = simpy.Environment()
-    network = FlowNetwork(env, star(1, [100]))
-    seen = []
-
-    def client():
-        flow = yield network.transfer("server", "client/0", MEGABYTE, tag="model")
-        seen.append((env.now, flow.tag, flow.delivered, flow.id))
-
-    env.process(client())
-    env.run()
-    assert seen == [(pytest.approx(1.0), "model", MEGABYTE, 0)]
-
-
 def test_flows_share_in_proportion_to_their_weights():
     env = simpy.Environment()
     network = FlowNetwork(env, star(4, [100, 100, 0.5]))

@@ -104,7 +104,6 @@ def test_columns_without_a_header_have_numbers(tmp_path):
         ("0 4\n1 5\n", "mahimahi", r"one whole millisecond .*, found '0 4'; a table needs a format, such as {time: 1"),
         ("t rate\n0 4\n1 5\n", {**COLUMNS, "time": 1}, "expected one column '1' in the header"),
         ("0 4\n1 5\n", {**COLUMNS, "time": 1, "rate": 3}, r"column '3', found only numbers"),
-        ("t rate\n0 4\n1 4\n2\n", COLUMNS, "line 4: expected a value in the column 'rate'"),
     ],
 )  # fmt: skip
 def test_a_table_that_needs_another_format_says_which(tmp_path, text, form, message):

@@ -51,15 +51,8 @@ def seed_result(seed: int = 0, **changes: Any) -> dict[str, Any]:
 
 def target(accuracy: float, seconds: float | None) -> dict[str, Any]:
     spent = None if seconds is None else 1
-    return {
-        "accuracy": accuracy,
-        "reached": seconds is not None,
-        "seconds": seconds,
-        "bytes": spent,
-        "rounds": spent,
-        "flops": spent,
-        "joules": spent,
-    }
+    others = dict.fromkeys(("bytes", "rounds", "flops", "joules"), spent)
+    return {"accuracy": accuracy, "reached": seconds is not None, "seconds": seconds, **others}
 
 
 def rounds_table(result: Mapping[str, Any], speed: float, trained: bool) -> pa.Table:

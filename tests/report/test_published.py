@@ -13,15 +13,11 @@ from typer.testing import CliRunner
 from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.methods.fedadc import FedAdcPayload
-from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.recipe import METHODS
 from edgefl.report import RunResult
 from edgefl.report.published import comparisons, orderings, published_table
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
-from edgefl.scheduling.selection.coverage import Coverage
-from edgefl.training.personalisation import CalibrationSpec
 from edgefl.yaml_file import dump_yaml
 
 ACCURACIES = {"fedavg": [0.1, 0.3, 0.5, 0.4], "fedprox": [0.2, 0.5, 0.6, 0.6]}
@@ -208,12 +204,3 @@ def test_a_papers_authors_are_those_of_its_title_page(name):
     }
     assert credited == {TITLE_PAGES[name]}
     assert METHODS[name].paper.startswith(TITLE_PAGES[name].partition(",")[0])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("part", "section"),
-    [(FedAdcPayload, "II-A"), (SelfConfidence, "III"), (CalibrationSpec, "IV-D"), (Coverage, "IV-E")],
-)
-def test_sections_of_fedadc_are_those_of_its_paper(part, section):
-    assert re.findall(r"Sec\. ([IV]+(?:-\w)?)", part.__doc__) == [section]

@@ -47,11 +47,6 @@ def test_what_is_printed_reads_back_within_one_percent(value, dimension):
     assert parse(quantity(value, dimension), dimension) == pytest.approx(value, rel=1e-2, abs=1e-3)
 
 
-def test_a_column_shares_the_unit_of_its_largest_figure():
-    unit = unit_for([20e6, 3.2e9], "bytes")
-    assert [unit.number(20e6), unit.number(3.2e9), unit.symbol] == ["0.02", "3.20", "GB"]
-
-
 @pytest.mark.parametrize(
     ("quantities", "dimension", "cells"),
     [

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.report.statistics import (
-    Estimate,
     mean_interval,
     mean_or_none,
     power_of_comparison,
@@ -28,10 +27,6 @@ def test_the_interval_is_the_one_of_scipys_t_distribution(values):
     half_width = stats.t.ppf(0.975, len(values) - 1) * error
     assert estimate.mean == pytest.approx(sum(values) / len(values), abs=1e-6)
     assert estimate.half_width == pytest.approx(half_width, rel=1e-6, abs=1e-6)
-
-
-def test_one_seed_has_no_interval():
-    assert mean_interval([0.5]) == Estimate(0.5, None, 1)
 
 
 def test_a_mean_is_not_formed_of_the_seeds_that_happen_to_have_a_figure():

@@ -14,7 +14,7 @@ from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import CELLS, LEVELS, SMALL, replay
+from ..small_runs import LEVELS, SMALL, replay
 
 CHANGES = {key.replace("__", "."): value for key, value in LEVELS.items()}
 
@@ -56,8 +56,3 @@ def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
 def test_a_replay_with_other_levels_is_refused_where_they_train_in_the_first_round(finished, tmp_path):
     with pytest.raises(UserError, match=r"no round of the replay ends: .*would train differently in round 1"):
         replay(finished, {"fleet.0.capacity": 1.0}, tmp_path / "other")
-
-
-def test_hierarchical_rounds_are_refused(small):
-    with pytest.raises(UserError, match=r"needs each client.s update on its own"):
-        small(**{**LEVELS, "network.topology": CELLS, "protocol": {"kind": "hierarchical"}})

@@ -191,21 +191,3 @@ def test_the_command_replays_on_many_networks(small, tmp_path, capsys):
     assert seconds[0] > seconds[1]
     assert main(["replay", str(tmp_path), "--set", "network.links.5g.down=3 Mbit/s"]) == 2
     assert main(["replay", str(finished), "--set", "training.rounds=9"]) == 2
-
-
-@pytest.mark.release
-def test_the_main_scenarios_methods_replay_bit_for_bit_and_fedbr_under_gmbs_does_not(tmp_path):
-    """Four methods and three seeds of the shipped scenario, a few rounds of it, on another network."""
-    from edgefl.scenario import load_scenario
-
-    few = {"stop": "rounds", "training.rounds": 3, "training.cohort": 3, "seeds": [0, 1, 2]}
-    link = "network.links.5g"
-    elsewhere = {f"{link}.down": "20 Mbit/s", f"{link}.up": "9 Mbit/s", f"{link}.redraw": None}
-    four = ["fedavg", "fedprox", "fedalign", "fedadc"]
-    finished = run(load_scenario("5g_100clients", few), out=tmp_path / "run")
-    expected = run(load_scenario("5g_100clients", {**few, **elsewhere}), out=tmp_path / "expected", methods=four)
-    found, wanted = tree(replay(finished, elsewhere, tmp_path / "replayed", methods=four)), tree(expected)
-    assert sorted(found) == sorted(wanted)
-    assert [name for name in wanted if found[name] != wanted[name]] == []
-    with pytest.raises(UserError, match=r"fedbr: its decision on blocks in round 2 read .*transfer_seconds"):
-        replay(finished, elsewhere, tmp_path / "refused", methods=["fedbr"])

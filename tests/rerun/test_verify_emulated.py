@@ -5,8 +5,6 @@ import json
 import shutil
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from edgefl.cli.entry import main
@@ -20,7 +18,7 @@ from edgefl.simulation.work import Work
 
 from ..record.test_files import MEASURED
 from ..small_runs import SMALL
-from .test_verify import first
+from .test_verify import first, rewrite
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +45,7 @@ def emulated(slower, tmp_path):
 
 def changed(folder, change):
     """Rewrite the rows of a log."""
-    file = RunPaths(folder).of("fedadc", 0).events
-    table = pq.read_table(file)
-    rows = table.to_pylist()
-    change(rows)
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    rewrite(RunPaths(folder).of("fedadc", 0).events, change)
 
 
 def test_measured_seconds_need_not_be_those_of_the_model(slower, emulated):

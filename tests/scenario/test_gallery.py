@@ -61,11 +61,6 @@ def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
     assert {entry[0]["stop"]["reason"] for entry in methods.values()} == {"rounds"}
 
 
-def test_every_shipped_scenario_begins_with_what_it_shows():
-    files = shipped.files("scenarios")
-    assert [name for name in GALLERY if not files[name].read_text(encoding="utf-8").startswith("# ")] == []
-
-
 @pytest.mark.full
 def test_the_allowance_of_lte_500phones_ends_before_the_month_and_fedadc_first():
     scenario = load_scenario("lte_500phones")

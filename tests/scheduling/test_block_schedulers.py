@@ -132,15 +132,6 @@ def test_fixed_and_all_are_constant() -> None:
         chosen_part(BLOCK_SCHEDULERS, {"kind": "fixed", "alpha": 7}).start(0, 6)
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [("gmsb", "did you mean 'gmbs'"), ({"kind": "gmbs", "lamb": 1}, "did you mean 'lam'"), ("fixed", "alpha")],
-)
-def test_a_wrong_entry_is_refused_with_the_nearest_name(entry, message) -> None:
-    with pytest.raises(UserError, match=message):
-        chosen_part(BLOCK_SCHEDULERS, entry)
-
-
 ARMS = 3
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edgefl.fleet import FleetAssignment, load_profile
+from edgefl.fleet import FleetAssignment, load_profile, step_seconds
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import Width
 from edgefl.simulation.work import WorkModel
@@ -34,18 +34,7 @@ def level(*, memory=100.0, capacity=(), deadline=None):
     return found.level, found.fits
 
 
-SECONDS = [
-    WorkModel(
-        lambda a, b, _, backend, place=place: step(a, b, place, backend),
-        FleetAssignment((PROFILE,), ("wifi",), np.zeros(1, np.int32)),
-        np.array([10]),
-        LocalOptions(batch=10),
-        lambda _: None,
-    )
-    .of(0, 4)
-    .seconds
-    for place in range(3)
-]
+SECONDS = [step_seconds(PROFILE, step(4, 10, place, None).operators) for place in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgefl.network import FifoQueue, Tcp, Transport
-from edgefl.simulation.protocols.deadlines import AdaptiveDeadline
 
 from .conftest import cells
 from .fair_shares import unfair
@@ -233,11 +232,3 @@ def test_every_deadline_is_that_of_the_durations_in_the_log(run, rates, deviatio
         expected.append(near(middle + deviations * np.median(np.abs(np.array(known) - middle))))
         begun = row.seconds
     assert decided(result) == expected
-
-
-@settings(max_examples=30)
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.floats(0, 10))
-def test_the_rule_is_the_median_and_a_multiple_of_the_mad(durations, deviations):
-    middle = np.median(durations)
-    expected = middle + deviations * np.median(np.abs(np.array(durations) - middle))
-    assert AdaptiveDeadline(kind="adaptive", deviations=deviations).of(durations) == pytest.approx(expected, rel=1e-12)

@@ -120,11 +120,5 @@ def test_a_batch_without_a_counted_place_has_loss_zero_and_no_gradient():
     assert not outputs.grad.any()
 
 
-def test_macro_f1_is_the_mean_over_the_classes_that_occur_or_are_predicted():
-    logits = torch.eye(10)[torch.tensor([2, 2, 7])]
-    labels = torch.tensor([2, 2, 7])
-    assert measured(Classification(metric="macro_f1"), logits, labels) == 1.0
-
-
 def test_numbers_that_are_too_large_to_raise_are_infinite():
     assert LanguageModel().value(np.array([1e6, 1.0])) == math.inf

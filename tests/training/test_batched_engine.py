@@ -14,10 +14,9 @@ from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay
-from edgefl.training.batched.stack import Stack, padded
+from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
-from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.engines.batched import BatchedEngine, fitting
 from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
@@ -105,10 +104,6 @@ def test_the_same_jobs_give_the_same_bits_in_any_order():
     engine = BatchedEngine(residual_model(), TinyData(), CPU, 4)
     first, again = engine.train(tasks), engine.train(tasks[::-1])[::-1]
     assert all(torch.equal(one.final, other.final) for one, other in zip(first, again, strict=True))
-
-
-def test_calls_are_padded_to_few_widths_and_never_alone():
-    assert [padded(jobs) for jobs in (1, 2, 3, 4, 5, 8, 9, 50)] == [2, 2, 4, 4, 8, 8, 16, 56]
 
 
 def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
@@ -227,12 +222,3 @@ def test_a_failing_step_is_told_with_its_client():
     engine = BatchedEngine(residual_model(), Failing(Wide(TinyData(), torch.float32)), CPU, 4)
     with pytest.raises(TrainingFault, match="client 3, round 2, local step 3: ValueError: torn page"):
         engine.train(tasks)
-
-
-def test_a_core_trains_with_the_engine_of_its_specification():
-    method = build_method("fedavg", LOCAL)
-    with TrainingCore(TinyData(), residual_model(), 3, engine=EngineSpec(kind="batched")) as core:
-        learner = core.learner(method)
-        train_round(learner, jobs_of(core, method, 0, range(3)))
-        assert core.engine_name == "batched"
-        assert 0 <= learner.evaluate(1).metric <= 1

@@ -51,13 +51,6 @@ def test_it_is_the_weighted_mean_of_all_models(models, decay):
     assert float(ensemble.average) == pytest.approx(expected, abs=1e-9)
 
 
-def test_without_decay_it_is_the_newest_model():
-    ensemble = kept(0.0)
-    for number in (3.0, 5.0):
-        ensemble.aggregated(torch.tensor([number]), {})
-    assert float(ensemble.average) == 5.0
-
-
 def test_what_was_put_on_disk_goes_on_as_if_nothing_had_been():
     whole, first, second = kept(0.9), kept(0.9), kept(0.9)
     values = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
@@ -73,26 +66,20 @@ def result(losses, sizes):
     return JobResult(torch.zeros(1), torch.tensor(losses), tuple(sizes))
 
 
-def test_batches_count_by_their_images_in_the_first_and_the_last_epoch():
-    # 5 images in batches of 2: three steps an epoch.
-    losses = epoch_losses(
-        result([1.0, 2.0, 6.0, 0.5, 1.0, 4.0], [2, 2, 1, 2, 2, 1]), LocalOptions(epochs=2, batch=2), 5
-    )
-    assert losses == pytest.approx(((2 + 4 + 6) / 5, (1 + 2 + 4) / 5))
-
-
-def test_counted_steps_end_with_one_pass_worth_of_steps():
-    losses = epoch_losses(result([1.0, 2.0, 3.0, 4.0, 5.0], [4] * 5), LocalOptions(steps=5, batch=4), 8)
-    assert losses == (1.5, 4.5)
-
-
-def test_a_job_shorter_than_an_epoch_is_one_epoch():
-    assert epoch_losses(result([3.0, 1.0], [4, 4]), LocalOptions(steps=2, batch=4), 80) == (2.0, 2.0)
-
-
-def test_with_drop_last_an_epoch_is_its_whole_batches():
-    options = LocalOptions(epochs=2, batch=4, drop_last=True)
-    assert epoch_losses(result([1.0, 3.0], [4, 4]), options, 7) == (1.0, 3.0)
+@pytest.mark.parametrize(
+    ("losses", "sizes", "options", "images", "expected"),
+    [
+        # Three steps an epoch, of which the last has one image.
+        ([1, 2, 6, 0.5, 1, 4], [2, 2, 1] * 2, {"epochs": 2, "batch": 2}, 5, ((2 + 4 + 6) / 5, (1 + 2 + 4) / 5)),
+        ([1, 2, 3, 4, 5], [4] * 5, {"steps": 5, "batch": 4}, 8, (1.5, 4.5)),
+        ([3, 1], [4, 4], {"steps": 2, "batch": 4}, 80, (2, 2)),
+        ([1, 3], [4, 4], {"epochs": 2, "batch": 4, "drop_last": True}, 7, (1, 3)),
+    ],
+    ids=["by images", "counted steps", "shorter than an epoch", "whole batches"],
+)
+def test_losses_are_those_of_the_first_and_the_last_epoch(losses, sizes, options, images, expected):
+    found = epoch_losses(result([float(each) for each in losses], sizes), LocalOptions(**options), images)
+    assert found == pytest.approx(expected)
 
 
 def test_a_loss_that_is_not_finite_comes_through():

@@ -22,11 +22,6 @@ def test_shards_are_equal_and_disjoint_and_leave_less_than_one_image_for_each_cl
     assert len(np.unique(shards.indices)) == len(shards.indices) > images - clients
 
 
-def test_more_clients_than_images_are_refused_with_both_numbers():
-    with pytest.raises(UserError, match=r"at most 5 clients.*found 6"):
-        Iid().check(np.array([2, 3]), 6)
-
-
 def test_every_image_is_as_likely_as_any_other_to_belong_to_a_client():
     rng = np.random.default_rng(1)
     owned = np.zeros(12)

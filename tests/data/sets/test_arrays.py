@@ -281,6 +281,7 @@ FORMS = {
     "Fortran order": np.asfortranarray,
     "a stride": lambda x: np.repeat(x, 2, axis=0)[::2],
     "backwards in memory": lambda x: x[::-1].copy()[::-1],
+    "columns backwards in memory": lambda x: x[..., ::-1].copy()[..., ::-1],
     "big-endian": lambda x: x.astype(x.dtype.newbyteorder(">")),
     "half": lambda x: x.astype(np.float16),
     "bfloat16": lambda x: torch.from_numpy(x.copy()).bfloat16(),

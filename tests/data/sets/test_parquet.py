@@ -43,11 +43,15 @@ def test_pixels_and_labels_come_back_in_the_order_of_the_files(tmp_path, coloure
 
 def test_a_folder_within_the_root_other_columns_and_a_validation_split(tmp_path, coloured, monkeypatch):
     (tmp_path / "mine" / "data").mkdir(parents=True)
-    for split in ("train", "validation"):
-        write(tmp_path / "mine" / "data" / f"{split}-00000-of-00001.parquet", coloured, [0] * 7, "img", "fine_label")
+    for split, some in (("train", 7), ("validation", 7), ("exam", 2)):
+        file = tmp_path / "mine" / "data" / f"{split}-00000-of-00001.parquet"
+        write(file, coloured[:some], [0] * some, "img", "fine_label")
     monkeypatch.setenv("EDGEFL_DATA", str(tmp_path))
-    spec = Parquet(folder="mine", columns={"image": "img", "label": "fine_label"})
+    columns = {"image": "img", "label": "fine_label"}
+    spec = Parquet(folder="mine", columns=columns)
     assert len(spec.samples()[1].labels) == 7
+    named = Parquet(folder="mine", columns=columns, splits={"train": "exam", "test": "train"})
+    assert [len(part.labels) for part in named.samples()] == [2, 7]
     with pytest.raises(UserError, match=r"no column 'label' in this file; did you mean 'fine_label'?"):
         Parquet(folder="mine", columns={"image": "img"}).samples()
 

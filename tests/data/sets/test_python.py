@@ -119,14 +119,10 @@ WRONG = {
     "raises with a line": ("def f():\n    g()\ndef g():\n    1 / 0\n", "line 4: 'f' raised an error: ZeroDivision"),
     "exits": ("import sys\ndef f():\n    sys.exit(3)\n", "line 3: 'f' raised an error: SystemExit: 3"),
     "takes other arguments": ("def f(n):\n    pass\n", "'f' raised an error: TypeError: f() missing 1 required"),
-    "no function": ("f = 3\n", "expected 'f' to be a function or a class, found 3"),
-    "no Python": ("def f(:\n", "line 1: not valid Python"),
     "None": (value("None"), "expected 'f' to return a mapping with train and possibly test, found None"),
     "another split": (value("{'train': (X, Y), 'val': (X, Y)}"), "found the keys train, val"),
     "a number": (value("{'train': 3}"), "expected 'train' as a tuple of inputs, labels and possibly clients, or a"),
-    "texts": (value("{'train': ('x', Y)}"), "expected numbers in 'train inputs', found the type text"),
     "fewer labels": (value("{'train': (X, Y[:9])}"), "expected as many values in 'train labels' as in"),
-    "NaN": (value("{'train': (X * np.nan, Y)}"), "found nan in sample 0"),
     "unlike samples": (
         value("{'train': ([X[0], X[1, :2]], [0, 1])}"),
         "expected samples of one shape in 'train inputs'",
@@ -159,18 +155,3 @@ def test_a_reference_to_nothing_is_refused_with_its_field(tmp_path, capsys, refe
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert "data" in line
-
-
-@pytest.mark.parametrize("view", ["X[:, ::-1]", "X[..., ::-1]", "X[:, ::-1, ::-1]", "(X / 255)[:, ::-1].astype('f4')"])
-def test_views_that_run_backwards_are_read(code, view):
-    text = f"""
-import numpy as np
-X = np.arange(8 * 16).reshape(8, 1, 4, 4).astype("u1")
-def load():
-    return {{"train": ({view}, np.arange(8) % 2), "test": (({view})[:1][::-1], np.zeros(1, int)[::-1])}}
-"""
-    train, test = load(code(text=text))
-    x = np.arange(8 * 16).reshape(8, 1, 4, 4).astype("u1")
-    expected = eval(view, {"X": x})
-    assert np.array_equal(train.inputs.numpy(), expected)
-    assert np.array_equal(test.inputs.numpy(), expected[:1])
