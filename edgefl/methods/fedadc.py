@@ -3,7 +3,8 @@
 1. Client k steps along its gradient and along m̄ = β_l m_t / H_k: θ ← θ - η (∇f(θ - η m̄) + m̄).
 2. The server computes Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t, m_{t+1} = Δ̄ + (β_g - β_l) m_t, θ_{t+1} = θ_t - α η_t m_{t+1}.
 3. Clients compute m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. The first two are known while round t-1 still computes, so
-   they can be sent then (``overlap: true``): only Δ̄ remains on the critical path.
+   they can be sent then (``overlap: true``): only Δ̄ remains on the critical path. Or Δ̄ is sent to all clients in each
+   round (``full_to: all``), so that those of the next round have the others.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_step import LocalRule, Lr, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
@@ -123,21 +125,38 @@ class FedAdcPayload(Payload):
     rounds, the client has values computed from rounded parts, so it is sent them like all others, and all clients
     agree. In round 0 only the model is sent, since m_0 = 0 is known. The parts are the same whether or not early ones
     are prefetched.
+
+    With ``full_to: all``, Δ̄ is also sent to the clients that do not take part ("broadcasted to all the users in the
+    system to ensure that each user can track the global momentum", the first way of Sec. II-A), and in round 0 the
+    model. So a client that has received each Δ̄ needs nothing else when it takes part. One that has missed any, because
+    it was away or its transfer did not end in the round, is sent the model and the momentum again with the next one.
     """
 
+    full_to: Literal["cohort", "all"] = Field(
+        default="cohort",
+        description="who is sent the mean delta: the clients that take part, or all that are available",
+    )
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """With ``full_to: all``, no client is sent the model again, as all are if a codec rounds its downlink."""
+        return frozenset({"rounds", "exact downlink"} if self.full_to == "all" else ())
+
+    def broadcasts(self, round: int) -> bool:
+        return self.full_to == "all"
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
         size = sizes.model_bytes
         if round == 0:
             return Downlink((Part("model", size, 0),), sizes.blocks)
-        parts = []
+        parts, early = [], self.full_to == "cohort"
         if held != round - 1 or not sizes.exact:
-            parts.append(Part("model", size, round - 1, early=True))
+            parts.append(Part("model", size, round - 1, early))
             # m_0 = 0 is known, so the momentum of version 0 is never sent.
             if self.beta_g != self.beta_l and round > 1:
-                parts.append(Part("momentum", size, round - 1, early=True))
+                parts.append(Part("momentum", size, round - 1, early))
         parts.append(Part("mean delta", size, round))
         return Downlink(tuple(parts), sizes.blocks)
 

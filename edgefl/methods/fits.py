@@ -13,8 +13,8 @@ from edgefl.errors import UserError
 Need = Literal[
     "each update", "plain sum", "own start", "rounds", "deadline", "whole model", "one size", "server start",
     "shared model", "zero momentum", "no momentum", "sgd", "known steps", "round's rate", "exact uplink",
-    "plain traffic", "early cohort", "step seconds", "classes", "features", "images", "blocks", "depths", "widths",
-    "residual blocks", "cells", "star", "server's links",
+    "exact downlink", "plain traffic", "early cohort", "step seconds", "classes", "logits", "features", "images",
+    "blocks", "depths", "widths", "residual blocks", "cells", "star", "server's links",
 ]  # fmt: skip
 
 NEEDS: dict[Need, str] = {
@@ -33,10 +33,12 @@ NEEDS: dict[Need, str] = {
     "known steps": "local steps of a known weight",
     "round's rate": "one learning rate for all local steps of a round",
     "exact uplink": "updates that are not rounded",
+    "exact downlink": "downloads that are not rounded",
     "plain traffic": "transfers that are not encoded",
     "early cohort": "a cohort that is known before the previous round ends",
     "step seconds": "the seconds of a local step",
-    "classes": "predictions of classes",
+    "classes": "predictions of one class for each sample",
+    "logits": "predictions of classes or tokens",
     "features": "one vector of features for each sample",
     "images": "images [channels, height, width]",
     "blocks": "a model of several blocks",

@@ -123,6 +123,8 @@ class Method:
             takes["no momentum"] = f"local.momentum is {self.local.momentum:g}; expected local: {{momentum: 0}}"
         if not codecs.up.exact:
             takes["exact uplink"] = "the codec of the uplink rounds"
+        if not codecs.down.exact:
+            takes["exact downlink"] = "the codec of the downlink rounds"
         if not (codecs.up.exact and codecs.down.exact):
             takes["plain traffic"] = "a codec encodes them; expected codec: {up: none, down: none}"
         return takes

@@ -109,13 +109,12 @@ class CellPrefetch:
 
 
 class Broadcast(Prefetch):
-    """The transfer of a round's model to one client that does not take part in the round.
+    """The transfer of a round's model, or of what changed, to one client that does not take part in the round.
 
     Its bytes belong to the client's next job. The client is awake during the transfer.
     """
 
-    def __init__(self, world: World, client: int, round: int) -> None:
-        parts = world.downlink(client, round, None).parts
+    def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int) -> None:
         outlook = None if world.setup.bandwidth is None else Outlook()
         super().__init__(world, client, parts, round, awake=False, item="broadcast", outlook=outlook)
         self.complete = False
@@ -139,11 +138,12 @@ class Broadcasting:
     """The broadcasts of a run.
 
     In a round whose payload says so, all clients that are available at the beginning of the round and have the memory
-    for a job are sent the model, at the same time as the cohort. The round does not wait for them. When it closes, the
-    transfers in progress are aborted, because a newer model exists.
+    for a job are sent their downlink, at the same time as the cohort. The round does not wait for them. When it closes,
+    the transfers in progress are aborted, because a newer model exists.
 
     A client's next job that receives only the last blocks continues from the blocks of its newest broadcast, if no
-    other job was computed since. If it receives the whole model, or another broadcast, the broadcast was in vain.
+    other job was computed since; one that receives a mean delta, from the model that its broadcasts have led to. If a
+    job or another broadcast receives all that a new client would, the earlier broadcasts were in vain.
     """
 
     def __init__(self, world: World) -> None:
@@ -158,20 +158,18 @@ class Broadcasting:
         blocks, available = setup.sizes.blocks, world.presence.available()
         for client in sorted(set(available.nonzero()[0].tolist()) - set(cohort)):
             if world.work.of(client, blocks).fits:
-                self._not_used(client)
-                self._unused[client] = Broadcast(world, client, round)
+                downlink = world.downlink(client, round, None)
+                self.begins(client, round, downlink)
+                self._unused[client] = Broadcast(world, client, downlink.parts, round)
 
-    def begins(self, client: int, alpha: int) -> None:
-        """The client takes part, and is sent the last ``alpha`` blocks."""
-        if alpha == self._world.setup.sizes.blocks:
-            self._not_used(client)
-        self._unused.pop(client, None)
+    def begins(self, client: int, round: int, downlink: Downlink) -> None:
+        """The client takes part, or another broadcast to it begins, and it is sent this."""
+        broadcast, world = self._unused.pop(client, None), self._world
+        if broadcast is None or not broadcast.complete or downlink.alpha < world.setup.sizes.blocks:
+            return
+        if downlink.parts == world.downlink(client, round, None, anew=True).parts:
+            broadcast.lose()
 
     def round_closes(self) -> None:
         for broadcast in self._unused.values():
             broadcast.drop()
-
-    def _not_used(self, client: int) -> None:
-        broadcast = self._unused.pop(client, None)
-        if broadcast is not None and broadcast.complete:
-            broadcast.lose()

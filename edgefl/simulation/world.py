@@ -119,9 +119,10 @@ class World:
                 charge(figure.name, amount)
         self.accounts.check()
 
-    def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
+    def downlink(self, client: int, round: int, alpha: int | None, *, anew: bool = False) -> Downlink:
+        """What the client is sent; ``anew``: as if it had received nothing before."""
         with blaming(self.setup.label, round, "payload"):
-            payload, held = self.setup.method.payload, self.clients[client].held
+            payload, held = self.setup.method.payload, None if anew else self.clients[client].held
             sizes = self.setup.sizes_of(self.level_of(client))
             downlink = checked_downlink(payload.downlink(sizes, round, alpha, held), sizes.blocks)
             self._broadcasts.check(downlink, round, held)
@@ -164,7 +165,8 @@ class World:
     def received(self, client: int, round: int) -> None:
         """The client has received a broadcast of the model that round ``round`` begins with."""
         self.clients[client].received(round)
-        self.setup.learner.received(client, round)
+        if self.setup.method.payload.sends_blocks:  # else no job will train blocks of this version
+            self.setup.learner.received(client, round)
 
     def begun(self, client: int, round: int) -> int:
         """The number of times that the client has begun to compute in this round (from this model version) so far."""

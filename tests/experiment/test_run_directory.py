@@ -45,13 +45,15 @@ def test_the_same_scenario_gives_the_same_bytes_and_a_method_alone_the_same_as_b
     assert {name: tables[name] for name in files(alone)} == files(alone)
 
 
-def test_overlap_changes_times_and_not_one_bit_of_accuracy(small, tmp_path):
-    methods = [{"method": "fedadc", "overlap": overlap, "as": name} for name, overlap in (("off", False), ("on", True))]
+def test_overlap_and_deltas_to_all_change_times_and_not_one_bit_of_accuracy(small, tmp_path):
+    ways = {"off": {}, "on": {"overlap": True}, "all": {"full_to": "all"}}
+    methods = [{"method": "fedadc", **options, "as": name} for name, options in ways.items()]
     folder = run(small(methods=methods, training__rounds=4), out=tmp_path / "run")
-    tables = {name: pq.read_table(folder / name / "seed-0" / "rounds.parquet").to_pydict() for name in ("off", "on")}
+    tables = {name: pq.read_table(folder / name / "seed-0" / "rounds.parquet").to_pydict() for name in ways}
     summary = json.loads((folder / "summary.json").read_text())["methods"]
-    assert tables["off"]["accuracy"] == tables["on"]["accuracy"]
-    assert tables["off"]["loss"] == tables["on"]["loss"]
+    for column in ("accuracy", "loss"):
+        assert tables["off"][column] == tables["on"][column] == tables["all"][column]
+    assert summary["all"][0]["bytes"]["down"] > summary["off"][0]["bytes"]["down"]
     assert summary["on"][0]["seconds"] < summary["off"][0]["seconds"]
     assert summary["on"][0]["communication"]["hidden_seconds"] > 0
     assert summary["off"][0]["communication"]["hidden_seconds"] == 0

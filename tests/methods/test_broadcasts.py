@@ -27,14 +27,6 @@ NUMBERS = count()
 SIZES = ModelSizes((10, 20, 30))
 
 
-@pytest.mark.parametrize("name", METHODS.names())
-def test_every_built_in_method_sends_what_its_server_broadcasts(name):
-    method = build_method(name, LOCAL)
-    parts = {part.name for part in method.payload.downlink(SIZES, 1, None, None).parts}
-    carriers = {method.server.carried_by[vector] for vector in method.server.broadcasts}
-    assert carriers - {None} <= parts
-
-
 class Taught(Objective):
     frozen = frozenset({"teacher"})
 

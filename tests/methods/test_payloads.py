@@ -29,8 +29,8 @@ def test_fedadc_sends_the_old_model_early_and_the_mean_delta_late() -> None:
 
 
 def test_a_client_of_the_last_round_holds_what_would_be_sent_early() -> None:
-    for beta_g in (0.8, 0.9):
-        assert FedAdcPayload(beta_g=beta_g).downlink(SIZES, 5, None, 4).parts == (Part("mean delta", S, 5),)
+    for options in ({}, {"beta_g": 0.9}, {"full_to": "all"}):
+        assert FedAdcPayload(**options).downlink(SIZES, 5, None, 4).parts == (Part("mean delta", S, 5),)
 
 
 def test_with_different_shares_the_momentum_travels_too_unless_it_is_known_to_be_zero() -> None:

@@ -87,6 +87,7 @@ def test_what_fits_is_accepted(kind, parts):
 IN_CELLS = {"protocol": {"kind": "hierarchical"}, "network.topology": CELLULAR}
 OF_MODELS = {"protocol": {"kind": "asynchronous", "mix": "models"}}
 RESET = {"method": "fednova", "local": {"momentum": 0.5}, "local_momentum": 0.5}
+TO_ALL = {"method": "fedadc", "full_to": "all"}
 KEPT = {**RESET, "local": {"momentum": 0.5, "optimizer": {"kind": "sgd", "state": "keep"}}}
 
 
@@ -98,6 +99,7 @@ KEPT = {**RESET, "local": {"momentum": 0.5, "optimizer": {"kind": "sgd", "state"
     ({"methods": [KEPT]}, "needs local momentum that starts at zero in every round"),
     ({**IN_CELLS, "methods": ["heterofl"]}, "each client's update on its own"),
     ({**IN_CELLS, "methods": [{"method": "fedbr", "full_to": "all"}]}, "rounds that begin for all clients at once"),
+    ({"methods": [{**TO_ALL, "codec": {"down": "quantise"}}]}, "downloads that are not rounded"),
 ])  # fmt: skip
 def test_parts_that_are_right_alone_and_wrong_together_are_refused(changes, message):
     with pytest.raises(UserError, match=message):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from edgefl.errors import UserError
 from edgefl.network import Transport
 from edgefl.scheduling.selection.uniform import UniformSelector
+from edgefl.simulation.failure_specs import Crash
 from edgefl.simulation.world import ClientRecord
 
 
@@ -19,23 +20,6 @@ def test_partial_rounds_send_the_last_blocks_alone(run):
     assert [event.bytes for event in result.of("transfer_start", item="down")] == [1e6, 5e5, 1e6, 5e5]
     assert [row.blocks_actual for row in result.outcome.rows] == [1_000_000, 500_000, 1_000_000, 500_000]
     assert [job.alpha for job in result.learner.submitted] == [4, 2, 4, 2]
-
-
-def test_a_newcomer_in_a_partial_round_is_sent_the_whole_model(run):
-    entry = {"method": "fedbr", "full_every": 1000}
-    result = run(entry, rates=[8e6] * 4, cohort=1, rounds=6, scheduler={"kind": "fixed", "alpha": 1})
-    first = {}
-    for event in result.of("transfer_start", item="down"):
-        expected = 250_000 if event.client in first else 1_000_000
-        assert event.bytes == expected
-        first[event.client] = True
-    assert len(first) > 1
-
-
-def test_a_newcomer_may_start_from_the_initial_model_uncharged(run):
-    entry = {"method": "fedbr", "full_every": 1000, "first_send": "none"}
-    result = run(entry, rates=[8e6] * 4, cohort=1, rounds=4, scheduler={"kind": "fixed", "alpha": 1})
-    assert [event.bytes for event in result.of("transfer_start", item="down")] == [1e6] + [250_000] * 3
 
 
 def test_decisions_name_the_inputs_that_they_read(run):
@@ -148,6 +132,7 @@ def test_the_slowest_client_paces_all_until_it_is_dropped(run):
 
 
 BROADCAST = {"method": "fedbr", "full_every": 2, "full_to": "all"}
+TO_ALL = {"method": "fedadc", "full_to": "all"}
 LAST = {"kind": "fixed", "alpha": 1}
 
 
@@ -179,6 +164,28 @@ def test_the_bytes_are_those_of_each_receiver_and_belong_to_its_next_job(run, tu
     assert result.learner.received_by == [(1, 0), (2, 0)]
 
 
+def test_mean_deltas_to_all_lead_each_client_to_the_present_model(run, turns):
+    """Client 2 takes part with the model and the delta that it was sent in two rounds, and a third one of its own."""
+    turns(0, 1, 2)
+    result = run(TO_ALL, rates=[8e6] * 3, cohort=1, rounds=3)
+    assert [row.bytes_down for row in result.outcome.rows] == [3_000_000] * 3
+    assert sent(result, "down") == [(0, 1, 1e6), (1, 2, 1e6), (2, 3, 1e6)]
+    assert sorted(sent(result, "broadcast")) == [(k, t, 1e6) for k in range(3) for t in (1, 2, 3) if t != k + 1]
+    assert result.outcome.spent["bytes_useful"] == 2_000_000 + 3_000_000 + 4_000_000
+    assert result.outcome.spent["bytes_prefetched_in_vain"] == 0
+    assert result.learner.received_by == []
+
+
+def test_a_client_that_missed_a_mean_delta_is_sent_the_model_again_and_its_deltas_were_in_vain(run, turns):
+    """At 2.5 Mbit/s a delta takes 3.2 of the round's 4 s; the second one is not sent while client 1 is down."""
+    turns(0, 0, 0, 1)
+    outage = Crash(kind="crash", client=1, at=4.5, duration=6.0)
+    result = run(TO_ALL, rates=[8e6, 2.5e6], cohort=1, rounds=4, failures=[outage])
+    assert [each for each in sent(result, "broadcast") if each[0] == 1] == [(1, 1, 1e6)]
+    assert sent(result, "down")[-1] == (1, 4, 2e6)
+    assert result.outcome.spent["bytes_prefetched_in_vain"] > 1e6
+
+
 def test_the_joules_are_those_of_a_second_awake_with_the_radio_on(run, turns):
     """2 W and 1 J/MB of the radio for 1 s and 1 MB, and 1 W of the idle device."""
     turns(0)
@@ -188,11 +195,12 @@ def test_the_joules_are_those_of_a_second_awake_with_the_radio_on(run, turns):
     assert result.outcome.spent["joules"] - whole.outcome.spent["joules"] == pytest.approx(4, rel=1e-12)
 
 
-def test_broadcasts_share_the_servers_link_with_the_cohort_unless_it_can_multicast(run, turns):
+@pytest.mark.parametrize("entry", [BROADCAST, TO_ALL], ids=["fedbr", "fedadc"])
+def test_broadcasts_share_the_servers_link_with_the_cohort_unless_it_can_multicast(run, turns, entry):
     turns(0)
     server = {"rates": [8e6] * 4, "cohort": 1, "rounds": 1, "server": 8e6, "scheduler": LAST}
-    assert run(BROADCAST, **server).outcome.seconds == pytest.approx(4 + 2 + 1, rel=1e-12)
-    assert run(BROADCAST, transport=Transport(multicast=True), **server).outcome.seconds == pytest.approx(4, rel=1e-12)
+    assert run(entry, **server).outcome.seconds == pytest.approx(4 + 2 + 1, rel=1e-12)
+    assert run(entry, transport=Transport(multicast=True), **server).outcome.seconds == pytest.approx(4, rel=1e-12)
 
 
 def test_what_is_not_complete_when_the_round_closes_is_aborted(run, turns):

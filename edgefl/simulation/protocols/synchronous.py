@@ -126,7 +126,7 @@ class Synchronous(RoundByRound):
         for client in cohort:
             downlink = world.downlink(client, round, alphas.get(client))
             if self._broadcasting is not None:
-                self._broadcasting.begins(client, downlink.alpha)
+                self._broadcasting.begins(client, round, downlink)
             participant = self.participation(client, round, downlink, alphas.get(client), left)
             participant.prefetch = self._prefetches.pop(client, None)
         for participant in self.participants:

@@ -145,6 +145,7 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("fedadc", "beta_g", {}, 0.1, differs),
     ("fedadc", "alpha", {}, 0.5, NEARER),
     ("fedadc", "phi", {"variant": "double"}, 0.1, differs),
+    ("fedadc", "full_to", {}, "all", both(same("moved", "loss"), more("bytes_down", "joules"))),
     ("fedadc+", "lam", {}, 0.9, differs),
     ("fedadc+", "temperature", {}, 5.0, differs),
     ("fedadc+", "teacher", {}, "local", differs),
