@@ -170,6 +170,8 @@ QUANTITIES: dict[str, Quantity] = {
         _fronts("front_block_rounds", "count", "sum of their ages in rounds", path="blocks.front_block_rounds"),
         _fronts("front_block_age", "rounds", head="age of stale blocks", path="blocks.front_age",
                 of=_ratio("front_block_rounds", "front_blocks")),
+        _blocks("start_distance", "number", "largest squared distance so far of a model that a client started from to "
+                "the server's", "β², distance at the start", path="blocks.start_distance", total="max"),
         _fronts("foreseen_seconds", "seconds", "predicted makespan of the blocks", path="blocks.foreseen_seconds"),
         _fronts("least_seconds", "seconds", "least makespan of as many blocks", path="blocks.least_seconds"),
         _fronts("makespan_over_least", "number", path="blocks.makespan_over_least",

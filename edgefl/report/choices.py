@@ -100,6 +100,35 @@ def choice_table(run: RunResult, label: str, name: str) -> Table | None:
     return Table(columns, [*rest, reading(choices)], [title])
 
 
+def distance_table(run: RunResult, label: str, name: str) -> Table | None:
+    """A row for each α: ‖x^t − x_k^t‖² of the server's model and the one that an aggregated job started from.
+
+    The largest is β², by which the bound of Liu et al. 2023 grows by 2 β² L² (Lemma 1, Theorem 1). None for methods
+    whose clients keep no blocks, and without a log.
+    """
+    result = run.results[label][0]
+    log = run.of(label, result.seed).events
+    if not at(result, "blocks.front_blocks") or not log.is_file():
+        return None
+    alphas, found = dict[tuple[int, int], int](), list[tuple[int, float]]()
+    for event in read_events(log, ["compute_start", "feedback"]):
+        if event.kind == "compute_start":
+            alphas[event.job] = event.alpha
+        else:
+            found.append((alphas[event.job], float(event.facts["drift"])))
+    if not found:  # nothing was trained
+        return None
+    rows = grouped(sorted(found))
+    columns = [
+        words("α", [str(alpha) for alpha in rows]),
+        figures("jobs", [len(own) for own in rows.values()], "count"),
+        figures("mean", [float(np.mean(own)) for own in rows.values()], "number"),
+        figures("largest (β²)", [max(own) for own in rows.values()], "number"),
+    ]
+    title = f"{name}: squared distance ‖x − x_k‖² of a client's start from the server's model by α, seed {result.seed}"
+    return Table(columns, (), [title])
+
+
 def _by_client(choices: Sequence[Choice]) -> dict[int, list[Choice]]:
     return grouped(sorted(((each.client, each) for each in choices), key=lambda pair: pair[0]))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from edgefl.record.figures import QUANTITIES, Quantity, figure, nested
 from edgefl.record.summary import SeedResult
-from edgefl.report.choices import choice_table
+from edgefl.report.choices import choice_table, distance_table
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
 from edgefl.report.glance import answers, attack, ends, glance, measures, seconds_at, standings, targets, verdict
 from edgefl.report.notices import notices
@@ -78,7 +78,7 @@ def details(*runs: RunResult) -> Table:
     for name, run in named(runs).items():
         more += [_differences(run, what, found, f"{name}: " * (len(runs) > 1)) for what, found in _questions(run)]
     for run, label, name in named_methods(runs):
-        more += [found] if (found := choice_table(run, label, name)) else []
+        more += filter(None, (table(run, label, name) for table in (choice_table, distance_table)))
     notes += by_run({name: [*answers(run), *notices(run)] for name, run in named(runs).items()})
     return Table(everything, [*notes, *remarks(rows), *_RULES], more=more)
 

@@ -141,6 +141,7 @@ class RoundBook:
         if not arrived or not (setup.trains or scheduler or selector):
             return
         feedback = [setup.learner.feedback(each.job.id) for each in arrived]
+        self.world.accounts.totals.raise_to("start_distance", max(each.drift for each in feedback))
         if setup.trains:
             for participant, numbers in zip(arrived, feedback, strict=True):
                 note = detail(**numbers._asdict())

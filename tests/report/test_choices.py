@@ -7,7 +7,7 @@ import pytest
 
 from edgefl.record.figures import QUANTITIES, figure
 from edgefl.record.tables import read_events
-from edgefl.report.choices import Choice, choice_table, choices_figure, choices_of, reading
+from edgefl.report.choices import Choice, choice_table, choices_figure, choices_of, distance_table, reading
 from edgefl.report.comparison import details
 from edgefl.report.page.sections import page
 
@@ -41,6 +41,20 @@ def test_the_share_of_the_reward_is_a_figure(small_run):
     share = sum(abs(each.reward) for each in found) / sum(each.bonus for each in found)
     assert figure(result, QUANTITIES["reward_over_bonus"]) == pytest.approx(share)
     assert "α by round" in details(small_run).text(80)
+
+
+def test_the_distance_by_alpha_is_that_of_the_log_and_the_largest_is_a_figure(small_run):
+    log = list(read_events(small_run.of("fedbr", 0).events, ["compute_start", "feedback"]))
+    alphas = {event.job: event.alpha for event in log if event.kind == "compute_start"}
+    found = [(alphas[event.job], event.facts["drift"]) for event in log if event.kind == "feedback"]
+    table = distance_table(small_run, "fedbr", "fedbr")
+    alpha, jobs, mean, largest = table.columns
+    assert alpha.cells == [str(each) for each in sorted({each for each, _ in found})]
+    assert (sum(jobs.values), largest.values[-1]) == (len(found), 0.0)  # in rounds that send the whole model
+    assert mean.values[0] == pytest.approx(sum(drift for each, drift in found if each == 1) / jobs.values[0])
+    (result, _) = small_run.results["fedbr"]
+    assert figure(result, QUANTITIES["start_distance"]) == max(largest.values) > 0
+    assert distance_table(small_run, "fedavg", "fedavg") is None
 
 
 def test_methods_without_a_choice_have_none(small_run):
