@@ -35,7 +35,8 @@ COLUMNS = {
     "local parameters": _taking("whole model", "shared model"),
     "`momentum`": _taking("no momentum"),
     "kept momentum": _taking("zero momentum", "no momentum"),
-    "task without classes": _taking("classes"),
+    "language model": _taking("classes"),
+    "other task without classes": _taking("classes", "logits"),
 }
 
 

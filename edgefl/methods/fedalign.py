@@ -34,8 +34,11 @@ def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
     """X = a bᵀ/(H W) per sample, channels by channels ``[batch, a, b]`` (Mendieta et al. 2022, Eq. 6).
 
     ``before`` ``[batch, a, *, *]`` is a block's input, averaged to the size of its output ``after`` ``[batch, b, H,
-    W]`` if that differs.
+    W]`` if that differs. In a text, whose blocks have ``[batch, length, a]`` and ``[batch, length, b]``, the places are
+    those of the ``length`` tokens, padding included.
     """
+    if before.dim() == 3:
+        return before.mT @ after / before.shape[1]
     if before.shape[-2:] != after.shape[-2:]:
         before = F.adaptive_avg_pool2d(before, (after.shape[-2], after.shape[-1]))
     rows, columns = before.flatten(2), after.flatten(2)
@@ -80,8 +83,8 @@ class FedAlign(Objective):
 
     def adapt(self, model: BlockModel) -> BlockModel:
         super().adapt(model)
-        if any(len(model.tap_shapes[index]) != 3 for index in (model.align_block - 1, model.align_block)):
-            raise UserError("fedalign compares a convolutional block's input and output maps, and this model has none")
+        if any(len(model.tap_shapes[index]) not in {2, 3} for index in (model.align_block - 1, model.align_block)):
+            raise UserError("fedalign compares a block's channels at the places of images or texts, and this has none")
         return model
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
@@ -90,7 +93,9 @@ class FedAlign(Objective):
         taps = model.taps(local, batch.inputs)
         before, after = taps[block - 1], taps[block]
         cross_entropy = context.loss(taps[-1], batch.labels)
-        narrow = before.detach()[:, : channels(before.shape[1], self.sub_width)]
+        axis = 1 if before.dim() == 4 else 2
+        kept = channels(before.shape[axis], self.sub_width)
+        narrow = before.detach().narrow(axis, 0, kept)
         with using(width=self.sub_width, track=False):
             sub = model.apply_blocks(local, narrow, start=block, stop=block + 1)
         if self.detach_full:

@@ -38,7 +38,7 @@ class FedBR(HybridPaths):
                 model.apply_blocks(received, taps[model.depth - j - 1], start=model.depth - j)
                 for j in range(1, paths + 1)
             ]
-        return self.path_loss(taps[-1], hybrids, batch.labels, divisor=max(1, paths))
+        return self.path_loss(context, taps[-1], hybrids, batch.labels, divisor=max(1, paths))
 
 
 class BlocksPayload(Payload):

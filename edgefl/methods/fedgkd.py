@@ -27,7 +27,7 @@ class FedGKD(Objective):
     the received model. The term is off while the vector ``teaching`` (one number) is zero: in the first round.
     """
 
-    needs = frozenset({"classes"})
+    needs = frozenset({"logits"})
     frozen = frozenset({"received"})
     vectors = frozenset({"teacher", "teaching"})
 
@@ -40,7 +40,8 @@ class FedGKD(Objective):
         mean = context.model.layout.weights(context.vectors["teacher"])
         received = context.frozen["received"]
         teacher = tuple({**buffers, **parameters} for buffers, parameters in zip(received, mean, strict=True))
-        distillation = kl_divergence(taught_by(teacher, batch, context), logits, self.temperature)
+        taught = taught_by(teacher, batch, context)
+        distillation = kl_divergence(taught, logits, self.temperature, context.mean(batch.labels))
         weight = self.gamma * self.temperature**2 * context.vectors["teaching"].sum()
         return Loss(cross_entropy + weight * distillation, cross_entropy)
 

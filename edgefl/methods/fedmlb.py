@@ -58,7 +58,7 @@ class FedMLB(HybridPaths):
                 prefix = model.taps(received, batch.inputs)
                 hybrids = [model.apply_blocks(local, prefix[m - 1], start=m) for m in levels]
         divisor = depth - 1 if self.divisor == "all" else max(1, len(levels))
-        return self.path_loss(taps[-1], hybrids, batch.labels, divisor)
+        return self.path_loss(context, taps[-1], hybrids, batch.labels, divisor)
 
 
 METHODS.register("fedmlb")(

@@ -21,7 +21,7 @@ def taught_by(teacher: Weights, batch: Batch, context: Context) -> Tensor:
 class KnowledgeDistillation(Objective):
     """(1-γ) CE + γ KL(softmax(z_received/T) ‖ softmax(z/T)), the baseline FedAvg+KD of Kim et al. 2022."""
 
-    needs = frozenset({"classes"})
+    needs = frozenset({"logits"})
     frozen = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, le=1, description="share γ of the distillation")
@@ -31,7 +31,7 @@ class KnowledgeDistillation(Objective):
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         teacher = taught_by(context.frozen["received"], batch, context)
-        distillation = kl_divergence(teacher, logits, self.temperature)
+        distillation = kl_divergence(teacher, logits, self.temperature, context.mean(batch.labels))
         return Loss((1 - self.gamma) * cross_entropy + self.gamma * distillation, cross_entropy)
 
 

@@ -61,6 +61,16 @@ class GroupNorm(nn.Module):
         return F.group_norm(inputs, self.groups_of(arriving), weight, bias, EPSILON)
 
 
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation over the features; over the leading ones that arrive at a smaller width."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        arriving = input.shape[-1:]
+        if arriving == self.weight.shape:
+            return super().forward(input)
+        return F.layer_norm(input, arriving, self.weight[: arriving[0]], self.bias[: arriving[0]], self.eps)
+
+
 class BatchNorm(nn.Module):
     """Batch normalisation with momentum 0.1, without the unused counter of batches.
 

@@ -23,7 +23,9 @@ class Task(Component):
     kind: str
 
     classes: ClassVar[bool] = False
-    """True if each sample has one class, by which data can be divided and predictions be compared."""
+    """True if each sample has one class, by which data can be divided."""
+    logits: ClassVar[bool] = False
+    """True if outputs ``[batch, …, classes]`` are logits of classes or tokens, whose predictions can be compared."""
     label_type: ClassVar[torch.dtype] = torch.float32
 
     @property
@@ -70,6 +72,10 @@ class Task(Component):
     @abstractmethod
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The mean loss of a batch, differentiable with respect to ``outputs``."""
+
+    def mean(self, numbers: Tensor, labels: Tensor) -> Tensor:
+        """The mean of one number for each label, of the shape of ``labels``, over those that count."""
+        return numbers.mean()
 
     @abstractmethod
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | int]:

@@ -44,6 +44,7 @@ class Classification(Task):
     )
 
     classes: ClassVar[bool] = True
+    logits: ClassVar[bool] = True
     label_type: ClassVar[torch.dtype] = torch.int64
 
     @property

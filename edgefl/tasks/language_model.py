@@ -35,6 +35,7 @@ class LanguageModel(Task):
         default="perplexity", description="exp of the mean cross-entropy of a token, or share of tokens predicted right"
     )
 
+    logits: ClassVar[bool] = True
     label_type: ClassVar[torch.dtype] = torch.int64
 
     @property
@@ -79,6 +80,11 @@ class LanguageModel(Task):
         """Mean cross-entropy of a token; 0 if no place counts."""
         summed = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return summed / (labels != IGNORED).sum().clamp(min=1)
+
+    def mean(self, numbers: Tensor, labels: Tensor) -> Tensor:
+        """0 if no place counts."""
+        counted = labels != IGNORED
+        return (numbers * counted).sum() / counted.sum().clamp(min=1)
 
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return self._each(outputs, labels).sum(), (labels != IGNORED).sum()

@@ -9,7 +9,10 @@ from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.objective import Batch, Context
+from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.tasks.language_model import LanguageModel
 
 LENGTH, CHARACTERS, WIDTH, HEADS = 7, 12, 8, 2
 
@@ -28,25 +31,81 @@ def weights_of(model, seed=1):
     return model.layout.weights(*model.layout.split(initial_vector(model, seed)))
 
 
+NAMES = {
+    "self_attn.in_proj_weight": "0.body.1.project.weight", "self_attn.in_proj_bias": "0.body.1.project.bias",
+    "self_attn.out_proj.weight": "0.body.1.out.weight", "self_attn.out_proj.bias": "0.body.1.out.bias",
+    "norm1.weight": "0.body.0.weight", "norm1.bias": "0.body.0.bias",
+    "norm2.weight": "1.body.0.weight", "norm2.bias": "1.body.0.bias",
+    "linear1.weight": "1.body.1.weight", "linear1.bias": "1.body.1.bias",
+    "linear2.weight": "1.body.3.weight", "linear2.bias": "1.body.3.bias",
+}  # fmt: skip
+"""PyTorch's names of a layer's tensors, and edgefl's."""
+
+
 def test_its_layers_are_those_of_pytorch(model):
     weights = weights_of(model)
     layer = nn.TransformerEncoderLayer(
         WIDTH, HEADS, 4 * WIDTH, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
     )
-    names = {
-        "self_attn.in_proj_weight": "0.body.1.project.weight", "self_attn.in_proj_bias": "0.body.1.project.bias",
-        "self_attn.out_proj.weight": "0.body.1.out.weight", "self_attn.out_proj.bias": "0.body.1.out.bias",
-        "norm1.weight": "0.body.0.weight", "norm1.bias": "0.body.0.bias",
-        "norm2.weight": "1.body.0.weight", "norm2.bias": "1.body.0.bias",
-        "linear1.weight": "1.body.1.weight", "linear1.bias": "1.body.1.bias",
-        "linear2.weight": "1.body.3.weight", "linear2.bias": "1.body.3.bias",
-    }  # fmt: skip
-    assert set(names.values()) == set(weights[1])
-    layer.load_state_dict({theirs: weights[1][mine] for theirs, mine in names.items()})
+    assert set(NAMES.values()) == set(weights[1])
+    layer.load_state_dict({theirs: weights[1][mine] for theirs, mine in NAMES.items()})
     tap = model.taps(weights, characters(3))[0]
     mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
     expected = layer(tap, src_mask=mask, is_causal=True)
     torch.testing.assert_close(model.apply_blocks(weights, tap, start=1, stop=2), expected, rtol=1e-4, atol=1e-5)
+
+
+def flattened(outputs, labels):
+    """The logits and the labels of the places that count, as a batch."""
+    return outputs[labels >= 0], labels[labels >= 0]
+
+
+@pytest.mark.parametrize("method", ["fedmlb", "fedbr", "kd"])
+def test_places_that_count_are_the_samples_of_losses_that_compare_predictions(method):
+    spec = MODELS["char_transformer"](width=WIDTH, heads=HEADS, layers=2)
+    model = build_model(spec, (LENGTH,), CHARACTERS, LanguageModel())
+    objective = build_method(method, LocalOptions()).objective
+    objective.adapt(model)
+    local, received, x = weights_of(model, 1), weights_of(model, 2), characters(5)
+    y = torch.where(torch.arange(LENGTH) < torch.tensor([[7], [4], [0], [1], [6]]), characters(5, 3), -100)
+    found = objective.loss(local, Batch(x, y), Context(model, {"received": received}, {}, {}, alpha=2))
+    main, targets = flattened(model.apply_blocks(local, x), y)
+    paths = [(*local[:m], *received[m:]) for m in {"fedmlb": (1, 2, 3), "fedbr": (2, 3), "kd": (0,)}[method]]
+    others = [flattened(model.apply_blocks(path, x), y)[0] for path in paths]
+    plain = nn.functional.cross_entropy(main, targets)
+    hard = sum(nn.functional.cross_entropy(each, targets) for each in others) / len(paths)
+    soft = sum(
+        nn.functional.kl_div(main.log_softmax(1), each.log_softmax(1), reduction="batchmean", log_target=True)
+        for each in others
+    ) / len(paths)  # fmt: skip
+    wanted = 0.8 * plain + 0.2 * soft if method == "kd" else plain + hard + soft
+    assert len(targets) == 18
+    torch.testing.assert_close(found.cross_entropy, plain)
+    torch.testing.assert_close(found.total, wanted)
+
+
+def test_fedalign_s_sub_block_is_a_layer_of_pytorch_with_the_first_heads():
+    """A quarter of 32 numbers is one of four heads; every tensor has its leading numbers, those of q, k and v apart."""
+    model = build_model(MODELS["char_transformer"](width=32, heads=4, layers=2), (LENGTH,), CHARACTERS, LanguageModel())
+    weights, x, y = weights_of(model), characters(3), characters(3, 1)
+    before, after = model.taps(weights, x)[1:3]
+    layer = nn.TransformerEncoderLayer(8, 1, 32, 0.0, "gelu", batch_first=True, norm_first=True)
+    leading = {}
+    for theirs, shape in ((name, each.shape) for name, each in layer.state_dict().items()):
+        parts = weights[2][NAMES[theirs]].chunk(3 if "in_proj" in theirs else 1)
+        leading[theirs] = torch.cat([part[: shape[0] // len(parts)] for part in parts])[..., : shape[-1]]
+    layer.load_state_dict(leading)
+    mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    narrow = layer(before[..., :8], src_mask=mask, is_causal=True)
+    with using(width=0.25):
+        torch.testing.assert_close(model.apply_blocks(weights, before[..., :8], 2, 3), narrow, rtol=1e-4, atol=1e-5)
+    objective = build_method({"method": "fedalign", "rescale": False, "mu": 1.0}, LocalOptions()).objective
+    found = objective.loss(weights, Batch(x, y), Context(objective.adapt(model), {}, {}, {}, 4))
+    pairs = (before, after), (before[..., :8], narrow)
+    norms = [torch.linalg.matrix_norm(torch.einsum("nla,nlb->nab", *pair) / LENGTH, 2) for pair in pairs]
+    torch.testing.assert_close(
+        found.total - found.cross_entropy, ((norms[0] - norms[1]) ** 2).mean(), rtol=0.02, atol=0
+    )
 
 
 def test_no_position_sees_what_comes_after_it(model):

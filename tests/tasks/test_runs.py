@@ -166,11 +166,13 @@ NAMES = {
     "fedmlb": "FedMLB", "fedbr": "FedBR", "fedgkd": "FedGKD", "fedrs": "FedRS", "kd": "KnowledgeDistillation",
     "ntd": "NotTrueDistillation", "fedadc+": "SelfConfidence", "gradaug": "GradAug",
 }  # fmt: skip
+OF_TOKENS = ("fedmlb", "fedbr", "fedgkd", "kd")
 
 
 @pytest.mark.parametrize("method", NAMES)
 def test_methods_that_compare_classes_refuse_other_tasks_by_name(scenario, tmp_path, method):
-    with pytest.raises(UserError, match=f"{NAMES[method]} needs predictions of classes, and task"):
+    of = "classes or tokens" if method in OF_TOKENS else "one class for each sample"
+    with pytest.raises(UserError, match=f"{NAMES[method]} needs predictions of {of}, and task"):
         run(scenario("multilabel", methods=[method]), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -1,8 +1,9 @@
 """The base class of objectives, the losses of clients, and what each is given."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -67,6 +68,10 @@ class Context:
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The task's mean loss of a batch: cross-entropy for classification."""
         return self.model.task.mean_loss(outputs, labels)
+
+    def mean(self, labels: Tensor) -> Callable[[Tensor], Tensor]:
+        """The mean of one number for each label of a batch, over the labels that count."""
+        return partial(self.model.task.mean, labels=labels)
 
 
 class Objective(Component):
@@ -144,6 +149,7 @@ def _taken_by(model: BlockModel) -> dict[Need, str]:
     several = len(task.output_shape(model.classes, model.sample_shape)) > 1
     lacking: dict[Need, tuple[bool, str]] = {
         "classes": (not task.classes, f"task '{task.kind}' has none; expected task: classification"),
+        "logits": (not task.logits, f"task '{task.kind}' has none; expected task: classification or language_model"),
         "features": (several, f"task '{task.kind}' has one for each place"),
         "images": (len(model.sample_shape) != 3, f"this model takes inputs of the shape {list(model.sample_shape)}"),
         "blocks": (model.depth < 2, f"this model is one block{whole}"),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
+from edgefl.models.norm import LayerNorm
 from edgefl.models.registry import MODELS, ModelSpec
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Linear
@@ -46,19 +47,16 @@ class CharTransformer(ModelSpec):
             raise UserError(f"{self.heads} heads do not divide a width of {self.width}", field="heads")
         blocks: dict[str, nn.Module] = {"embedding": Embedding(classes, sample_shape[0], self.width)}
         for number in range(1, self.layers + 1):
-            attention = nn.Sequential(nn.LayerNorm(self.width), CausalAttention(self.width, self.heads))
+            attention = nn.Sequential(LayerNorm(self.width), CausalAttention(self.width, self.heads))
             perceptron = nn.Sequential(
-                nn.LayerNorm(self.width),
-                Linear(self.width, 4 * self.width),
-                nn.GELU(),
-                Linear(4 * self.width, self.width),
+                LayerNorm(self.width), Linear(self.width, 4 * self.width), nn.GELU(), Linear(4 * self.width, self.width)
             )
             blocks[f"layer{number}"] = nn.Sequential(
                 Residual(attention, activation=nn.Identity()), Residual(perceptron, activation=nn.Identity())
             )
-        last = nn.Sequential(nn.LayerNorm(self.width), Linear(self.width, classes, slim_outputs=False))
+        last = nn.Sequential(LayerNorm(self.width), Linear(self.width, classes, slim_outputs=False))
         blocks["classifier"] = last if isinstance(task, LanguageModel) else LastPosition(last, pool=False)
-        return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1, tokens=classes)
+        return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=self.layers, tokens=classes)
 
 
 class Embedding(nn.Module):
@@ -81,7 +79,8 @@ class Embedding(nn.Module):
 class CausalAttention(nn.Module):
     """Multi-head attention of each position to itself and earlier positions (Vaswani et al. 2017).
 
-    Implemented as two products and a softmax, so that every operator has derivatives of any order and is counted.
+    Implemented as two products and a softmax, so that every operator has derivatives of any order and is counted. At a
+    smaller width its first heads run, on the leading numbers that arrive.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -92,9 +91,18 @@ class CausalAttention(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         batch, length, width = inputs.shape
-        split = self.project(inputs).reshape(batch, length, 3, self.heads, width // self.heads)
+        heads, project = self.heads, self.project
+        if width == project.in_features:
+            projected = project(inputs)
+        else:
+            heads, rest = divmod(width * heads, project.in_features)
+            if rest:
+                raise UserError(f"{width} of {project.in_features} numbers are no whole number of {self.heads} heads")
+            weight = project.weight.reshape(3, -1, project.in_features)[:, :width, :width]
+            projected = F.linear(inputs, weight.flatten(0, 1), project.bias.reshape(3, -1)[:, :width].flatten())
+        split = projected.reshape(batch, length, 3, heads, width // heads)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
-        scores = query @ key.transpose(-2, -1) / sqrt(width // self.heads)
+        scores = query @ key.transpose(-2, -1) / sqrt(width // heads)
         later = torch.ones(length, length, dtype=torch.bool, device=inputs.device).triu(1)
         shares = scores.masked_fill(later, float("-inf")).softmax(dim=-1)
         attended = (shares @ value).transpose(1, 2).reshape(batch, length, width)
