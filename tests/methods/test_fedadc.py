@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgefl.methods.fedadc import FedAdcRule
-from edgefl.methods.fedadc_plus import SelfConfidence, self_confident_target
+from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Sgd
@@ -47,15 +47,6 @@ def test_a_client_follows_the_same_total_whatever_its_number_of_steps(variant, s
     for _ in range(steps):
         x = rule.update(x, torch.full((1,), 1e9, dtype=torch.float64), memory, options, LR)
     assert float(x) == pytest.approx(START - LR * BETA * MOMENTUM, abs=1e-8)  # clipping touches no momentum
-
-
-def test_the_self_confident_target_by_hand() -> None:
-    """Counts (6, 3, 0): ρ = (1, ½, 0), so the label takes the teacher's mass on 0 and half of that on 1."""
-    teacher = torch.tensor([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]], dtype=torch.float64)
-    target = self_confident_target(teacher, torch.tensor([0, 1]), torch.tensor([6.0, 3.0, 0.0]))
-    wanted = torch.tensor([[1 - 0.25 - 0.3, 0.25, 0.3], [0.0, 0.7, 0.3]], dtype=torch.float64)
-    torch.testing.assert_close(target, wanted)
-    assert bool((target.gather(1, torch.tensor([[0], [1]])) >= teacher.gather(1, torch.tensor([[0], [1]]))).all())
 
 
 @pytest.mark.parametrize("teacher", ["received", "local"])

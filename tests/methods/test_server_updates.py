@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.fedadc import FedAdcServer
+from edgefl.methods.fedadc import FedAdcRule, FedAdcServer
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fedavgm import FedAvgM
 from edgefl.methods.feddyn import Drift, FedDynServer
@@ -71,12 +71,6 @@ def test_slowmo_by_hand_keeps_momentum_in_units_of_the_gradient() -> None:
     assert (float(x), float(state["momentum"])) == (-3.5, 5.0)  # m = 0.5 · 2 + 1/0.25; x = -1 - 2 · 0.25 · 5
 
 
-def test_slowmo_is_fedavgm_at_a_constant_rate_and_not_when_it_decays() -> None:
-    slow, plain = SlowMo(beta=0.7), FedAvgM(beta=0.7)
-    torch.testing.assert_close(rounds(slow, [0.3] * 5), rounds(plain, [0.3] * 5))
-    assert not torch.allclose(rounds(slow, [0.3, 0.1])[-1], rounds(plain, [0.3, 0.1])[-1])
-
-
 def test_fedadc_without_a_local_share_is_slowmo() -> None:
     lrs = [0.4, 0.3, 0.2, 0.1]
     fedadc, slowmo = FedAdcServer(beta_g=0.8, beta_l=0.0, alpha=0.9), SlowMo(beta=0.8, alpha=0.9)
@@ -84,15 +78,23 @@ def test_fedadc_without_a_local_share_is_slowmo() -> None:
 
 
 def test_fedadc_on_a_quadratic_is_heavy_ball_on_the_mean_gradient() -> None:
-    """H = 1, blue, β_g = β_l: m' = ḡ + β m and x' = x - η m', the textbook's heavy ball on Σ w_k f_k."""
-    lr, beta, targets = 0.1, 0.6, torch.tensor([[1.0], [3.0]])
-    weights = torch.tensor([0.5, 0.5])
+    """β_g = β_l: m' = Σ w_k ḡ_k + β m and x' = x - η m', the textbook's heavy ball on Σ w_k f_k, for any H_k and w_k.
+
+    ḡ_k is the sum of the gradients in the H_k steps of client k, here of constants.
+    """
+    lr, beta, gradients = 0.1, 0.6, (1.0, -3.0)
+    weights, counts = torch.tensor([0.3, 0.7]), (1, 4)
     server, x = FedAdcServer(beta_g=beta, beta_l=beta), torch.tensor([0.0])
-    state, ball, velocity = server.begin(x), 0.0, 0.0
+    rule, state, ball, velocity = FedAdcRule(beta_l=beta), server.begin(x), 0.0, 0.0
     for _ in range(6):
-        finals = x - lr * ((x - targets) + beta * state["momentum"])
-        x, state = step(server, x, finals - x, weights, state, lr, steps=(1, 1))
-        velocity = (ball - 2.0) + beta * velocity
+        finals = []
+        for gradient, count in zip(gradients, counts, strict=True):
+            memory = rule.begin(x, state, LocalOptions(), count)
+            finals.append(x.clone())
+            for _ in range(count):
+                finals[-1] = rule.update(finals[-1], torch.tensor([gradient]), memory, LocalOptions(), lr)
+        x, state = step(server, x, torch.stack(finals) - x, weights, state, lr, steps=counts)
+        velocity = (0.3 * 1 - 0.7 * 4 * 3) + beta * velocity
         ball -= lr * velocity
     assert float(x) == pytest.approx(ball, rel=1e-5)
 
