@@ -26,9 +26,6 @@ def test_fedadc_sends_the_old_model_early_and_the_mean_delta_late() -> None:
     assert payload.downlink(SIZES, 0, None, None).parts == (Part("model", S, 0),)
     assert payload.downlink(SIZES, 5, None, None).parts == (Part("model", S, 4, True), Part("mean delta", S, 5))
     assert payload.downlink(SIZES, 5, None, 3).parts == (Part("model", S, 4, True), Part("mean delta", S, 5))
-
-
-def test_a_client_of_the_last_round_holds_what_would_be_sent_early() -> None:
     for options in ({}, {"beta_g": 0.9}, {"full_to": "all"}):
         assert FedAdcPayload(**options).downlink(SIZES, 5, None, 4).parts == (Part("mean delta", S, 5),)
 

@@ -44,16 +44,14 @@ def test_the_share_of_the_reward_is_a_figure(small_run):
 
 
 def test_the_distance_by_alpha_is_that_of_the_log_and_the_largest_is_a_figure(small_run):
-    log = list(read_events(small_run.of("fedbr", 0).events, ["compute_start", "feedback"]))
-    alphas = {event.job: event.alpha for event in log if event.kind == "compute_start"}
-    found = [(alphas[event.job], event.facts["drift"]) for event in log if event.kind == "feedback"]
-    table = distance_table(small_run, "fedbr", "fedbr")
-    alpha, jobs, mean, largest = table.columns
+    log = small_run.of("fedbr", 0).events
+    alphas = {event.job: event.alpha for event in read_events(log, ["compute_start"])}
+    found = [(alphas[event.job], event.facts["drift"]) for event in read_events(log, ["feedback"])]
+    alpha, jobs, mean, largest = distance_table(small_run, "fedbr", "fedbr").columns
     assert alpha.cells == [str(each) for each in sorted({each for each, _ in found})]
     assert (sum(jobs.values), largest.values[-1]) == (len(found), 0.0)  # in rounds that send the whole model
     assert mean.values[0] == pytest.approx(sum(drift for each, drift in found if each == 1) / jobs.values[0])
-    (result, _) = small_run.results["fedbr"]
-    assert figure(result, QUANTITIES["start_distance"]) == max(largest.values) > 0
+    assert figure(small_run.results["fedbr"][0], QUANTITIES["start_distance"]) == max(largest.values) > 0
     assert distance_table(small_run, "fedavg", "fedavg") is None
 
 
