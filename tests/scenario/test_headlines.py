@@ -40,6 +40,8 @@ def test_panels_under_the_main_picture(name, tmp_path):
         (found,) = methods[label]
         assert found["seconds"] == pytest.approx(seconds, rel=1e-3), label
         assert (found["bytes"]["down"] + found["bytes"]["up"]) / 1e6 == pytest.approx(megabytes, rel=1e-3), label
-        assert 100 * found["accuracy"]["final"] == pytest.approx(accuracy, abs=2), label  # another processor rounds otherwise
+        assert 100 * found["accuracy"]["final"] == pytest.approx(accuracy, abs=2), (
+            label
+        )  # another processor rounds otherwise
     if name == "fedadc_overlap":
         assert methods["fedadc"][0]["accuracy"] == methods["fedadc-overlap"][0]["accuracy"]
