@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgefl.cost.method_cost import MethodCost
     from edgefl.methods.recipe import Method
     from edgefl.models.registry import ModelSpec
-    from edgefl.planning.on_devices import OnDevice
+    from edgefl.planning.training_time import OnDevice
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
@@ -126,7 +126,7 @@ def _compared(
     """A row for each model, setting, shape and batch; where there are several, one that is refused has the reason."""
     from edgefl.cost.method_cost import stored_parameters
     from edgefl.fleet import load_profile
-    from edgefl.planning.on_devices import on_devices
+    from edgefl.planning.training_time import on_devices
 
     profiles, rows = [load_profile(name.strip()) for name in on.split(",")], []
     for model, setting, shape, batch in asked:

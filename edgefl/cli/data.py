@@ -48,7 +48,7 @@ def show(
         found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
     classes = chosen.data.class_names() if found.what == "classes" else []
     if picture is not None:
-        from edgefl.report.data_distribution import holdings_figure
+        from edgefl.report.command_figures import holdings_figure
         from edgefl.report.figure_file import write_figure
 
         title = f"{chosen.name}: {found.sizes.sum():,} training samples of {len(found.sizes):,} clients, seed {number}"

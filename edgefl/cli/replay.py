@@ -76,7 +76,7 @@ def _trains(run: Path, label: str, changes: list[str], replayed: Path) -> str:
 def _sensitivity(run: Path, *, trust: bool) -> None:
     from edgefl.report import RunResult
     from edgefl.report.sensitivity import kept_decisions, read_sensitivity, robustness
-    from edgefl.rerun.sensitivity import write_sensitivity
+    from edgefl.rerun.replay import write_sensitivity
 
     file = write_sensitivity(run, trust=trust)
     found = read_sensitivity(RunResult(run))

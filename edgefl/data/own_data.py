@@ -53,10 +53,7 @@ class OwnData(DataSpec):
     """Data of the user: arrays of inputs, labels and, if it is known, clients."""
 
     test_share: float = Field(
-        default=0.2,
-        gt=0,
-        lt=1,
-        description="share of the samples to test on if there are no test data; the same in every run",
+        0.2, gt=0, lt=1, description="share of the samples to test on if there are no test data; the same in every run"
     )
 
     classes: int | None = Field(
@@ -163,8 +160,7 @@ class Encoded(OwnData):
         default=None, description="height and width to which images are resized; null: all images have one size"
     )
     colours: Colours | None = Field(
-        default=None,
-        description="1: convert images to grey; 3: to colour; null: grey if the first 64 images are, else colour",
+        None, description="1: convert images to grey; 3: to colour; null: grey if the first 64 images are, else colour"
     )
 
 

@@ -76,10 +76,7 @@ class DataSpec(Component):
     )
     partition: AnyPartition = Field(default=Iid(), description="partition of the training samples over the clients")
     validation: float = Field(
-        default=0.1,
-        gt=0,
-        lt=1,
-        description="share of the training samples held out if the validation split is evaluated",
+        0.1, gt=0, lt=1, description="share of the training samples held out if the validation split is evaluated"
     )
     augment: Augmentation = Field(
         default="none",

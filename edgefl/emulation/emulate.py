@@ -1,6 +1,11 @@
-"""Runs a scenario twice, simulated and emulated, with the same training."""
+"""Runs a scenario twice, simulated and emulated, with the same training.
+
+The rates of real links are divided by a dilation and latencies multiplied by it, so a scenario that this machine cannot
+carry in real time runs more slowly and gives the same times.
+"""
 
 import hashlib
+import math
 import os
 import shutil
 import tempfile
@@ -8,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.real_links import made_links
+from edgefl.emulation.routing import Routing
+from edgefl.emulation.shaping import PAYLOAD_BYTES
 from edgefl.emulation.testbed import Testbed
-from edgefl.emulation.trainer import Plan
-from edgefl.emulation.trainers import check_real_training, quotas_of, started_trainers
+from edgefl.emulation.trainers import Plan, check_real_training, quotas_of, started_trainers
 from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
@@ -37,14 +43,13 @@ from edgefl.record.paths import RunPaths, SeedPaths
 from edgefl.record.tables import read_events
 from edgefl.report.prediction.gaps import has_one_queue
 from edgefl.report.run_result import RunResult
-from edgefl.rerun.sensitivity import write_sensitivity
+from edgefl.rerun.replay import write_sensitivity
 from edgefl.scenario import Scenario
 from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.engine_spec import Engine, EngineInputs
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
-from edgefl.training.serialization import split
+from edgefl.training.job_task import JobResult, JobTask, split
 
 RANDOM_BYTES = 1 << 20
 """Size of the content of transfers where no model is trained."""
@@ -272,3 +277,55 @@ def _described(task: JobTask, contents: dict[int, str]) -> str:
             contents[id(tensor)] = content_of(tensor)
     named = sorted((name, contents[id(tensor)]) for name, tensor in tensors.items())
     return f"{replace(bare, method='', round=0)!r} {named}"  # label and round are used in messages only
+
+
+USED_PART = 0.5
+"""The part of the packet rates that may be used: the processes at the nodes need processors too."""
+ACKNOWLEDGEMENTS = 0.5
+"""Acknowledgements for each packet with data; a receiver answers at least every second packet."""
+
+DELAYED, LINKS = 30_000.0, 100_000.0
+"""Packets a second that the process which delays packets carries, and those that the kernel carries per processor."""
+
+
+class PacketRates(NamedTuple):
+    """Packets a second, with their acknowledgements."""
+
+    delayed: float  # those that the process which delays packets carries
+    links: float  # those that the kernel carries, over all links: each packet counts on each link
+
+
+def choose_dilation(wiring: Wiring, settings: LinkSettings, carried: PacketRates) -> tuple[float, str]:
+    """The least of 1, 2, 5, 10, 20, 50, … at which the links need at most half of what is carried, and why."""
+    for factor in (float(first * 10**power) for power in count() for first in (1, 2, 5)):
+        needed = packet_rates(wiring, replace(settings, dilation=factor))
+        if all(need <= USED_PART * rate for need, rate in zip(needed, carried, strict=True)):
+            break
+    return factor, (
+        f"dilation {factor:g}: {needed.links:,.0f} packets/s cross the links (this machine carries"
+        f" {carried.links:,.0f}), and {needed.delayed:,.0f} have a latency (this machine delays"
+        f" {carried.delayed:,.0f}); at most {100 * USED_PART:.0f} % of each may be used"
+    )
+
+
+def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
+    """The packets a real second if all nodes transfer at once, with equal shares of each link's peak capacity."""
+    routing, delayed, links = Routing(wiring, settings), 0.0, 0.0
+    for pair, route in wiring.routes.items():
+        rate = min(link.peak / len(link.pairs) for link in route)
+        if math.isinf(rate):
+            raise UserError(f"no link from {pair[0]} to {pair[1]} has a finite capacity, so no dilation is enough")
+        packets = rate * settings.efficiency / settings.dilation / 8.0 / PAYLOAD_BYTES
+        links += packets * len(route) * (1.0 + ACKNOWLEDGEMENTS)
+        if any(link.latency for link in route):
+            # The process that delays packets handles what a sender hands over as one at once; queues split it.
+            delayed += packets * (1.0 / routing.segments(pair[0]) + ACKNOWLEDGEMENTS)
+    return PacketRates(delayed, links)
+
+
+def assumed_rates(*, netem: bool) -> PacketRates:
+    """Packets a second that this machine carries: what a small processor did, with some left for its programs.
+
+    Where the kernel delays packets (netem), no process sets a limit.
+    """
+    return PacketRates(math.inf if netem else DELAYED, LINKS * (os.cpu_count() or 1))

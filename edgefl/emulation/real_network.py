@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.emulation.real_links import RealLinks
+from edgefl.network.capacities.base import CapacityProcess
 from edgefl.network.connections import Connection, Connections
 from edgefl.network.fairness import Outlook
 from edgefl.network.flow import Alone, Flow, FlowObserver
-from edgefl.network.processes import CapacityProcess
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import Node, Topology, router
 from edgefl.network.transport import Transport

@@ -27,8 +27,7 @@ from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
 from edgefl.simulation.setup import Setup, Testbed
 from edgefl.training.core import TrainingCore
 from edgefl.training.faults import PartFault, blaming
-from edgefl.training.job import Learner
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import Learner, NeutralLearner
 
 MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 """Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""

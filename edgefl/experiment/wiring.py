@@ -32,7 +32,7 @@ from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, RoundOverhead, SecondsCost
-from edgefl.simulation.failure_specs import timed
+from edgefl.simulation.presence import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import RoundEvaluation, Setup, connected
 from edgefl.simulation.work import CostOf

@@ -51,8 +51,7 @@ class Sample(Options):
     """How a group's devices differ from its profile."""
 
     kind: Literal["phones", "fedscale"] = Field(
-        default="phones",
-        description="phones: distributed as in AI Benchmark's list of 2019-20; fedscale: devices of a file.",
+        "phones", description="phones: distributed as in AI Benchmark's list of 2019-20; fedscale: devices of a file."
     )
     models: Literal["all", "recent"] = Field(
         default="recent", description="all: 333 phones of any age; recent: the 220 that were at most two years old."

@@ -167,9 +167,7 @@ class Diurnal(Options):
         default=2 * 3600.0, description="Time of day around which most devices can take part; the run starts at 0."
     )
     spread: Seconds = Field(default=3 * 3600.0, description="Standard deviation of this time between devices.")
-    wander: Seconds = Field(
-        default=3600.0, description="Standard deviation of both ends of the interval from day to day."
-    )
+    wander: Seconds = Field(3600.0, description="Standard deviation of both ends of the interval from day to day.")
     days: int = Field(default=7, ge=1, le=366, description="Number of days that are drawn; then they repeat.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:

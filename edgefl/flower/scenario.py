@@ -21,7 +21,7 @@ from edgefl.scenario.overrides import Overrides, blaming_changes, parse_override
 from edgefl.scenario.scenario import NAME, Scenario, check_world
 from edgefl.scenario.sections import Target
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.failure_specs import Failure
+from edgefl.simulation.presence import Failure
 from edgefl.units import Seconds
 from edgefl.validation import first_repeated, validated
 
@@ -68,8 +68,7 @@ class AppSpec(Options):
         "counted from PyTorch's operators if not given",
     )
     metric: str | None = Field(
-        default=None,
-        description="the app's metric that is the run's accuracy; null: the first one with acc in its name",
+        None, description="the app's metric that is the run's accuracy; null: the first one with acc in its name"
     )
 
     @field_validator("seconds", mode="before")

@@ -37,8 +37,7 @@ from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup, connected
 from edgefl.simulation.world import World
-from edgefl.training.job import Evaluation
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import Evaluation, NeutralLearner
 
 REGISTRATION_SECONDS = 5.0
 """The interval at which Flower's legacy server looks for new nodes (``flwr.server.compat.app_utils``)."""

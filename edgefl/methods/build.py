@@ -100,9 +100,7 @@ def method_model(recipe: Recipe) -> type[BaseModel]:
         "codec": (Codecs, Field(default_factory=Codecs, description="changes to training.codec")),
     }
     described = Field(
-        default=None,
-        description="another server update",
-        json_schema_extra=lambda schema: schema.update(_server_schema()),
+        None, description="another server update", json_schema_extra=lambda schema: schema.update(_server_schema())
     )
     fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(as_validator(server_update))], described)
     defaults = _defaults(recipe)

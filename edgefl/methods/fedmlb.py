@@ -25,9 +25,7 @@ class FedMLB(HybridPaths):
     FedMLB_{G→L}) path m is received blocks 1 … m, then local blocks m+1 … M.
     """
 
-    levels: tuple[int, ...] | None = Field(
-        default=None, description="hybrid paths m to use, each from 1 to M-1; all when null"
-    )
+    levels: tuple[int, ...] | None = Field(None, description="hybrid paths m to use, each from 1 to M-1; all when null")
     divisor: Literal["all", "levels"] = Field(
         default="all", description="divide both sums by M-1 (all, the authors' code) or by the number of levels used"
     )

@@ -68,8 +68,7 @@ class OrdinaryModel(ModelSpec):
         "switch, as models of transformers and timm have",
     )
     lora: Lora | None = Field(
-        default=None,
-        description="train low-rank adapters of these layers, and what trainable names; needs the extra peft",
+        None, description="train low-rank adapters of these layers, and what trainable names; needs the extra peft"
     )
 
     @abstractmethod

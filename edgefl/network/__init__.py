@@ -1,10 +1,9 @@
 """Topologies, links, capacities over time, and max-min fair flows."""
 
-from edgefl.network.capacities.base import Capacities, CapacitySpec
+from edgefl.network.capacities.base import Capacities, CapacitySpec, StepTrace
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import Flow
 from edgefl.network.flow_network import FlowNetwork
-from edgefl.network.processes import StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.tcp import Tcp
 from edgefl.network.topology import GraphLinks

@@ -14,8 +14,8 @@ import simpy
 from numpy.typing import NDArray
 from simpy.events import EventPriority
 
+from edgefl.network.capacities.base import CapacityProcess
 from edgefl.network.fairness import Outlook
-from edgefl.network.processes import CapacityProcess
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import Node, Route, Topology
 

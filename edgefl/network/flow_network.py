@@ -16,10 +16,10 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer
+from edgefl.network.capacities.base import CapacityProcess
 from edgefl.network.connections import TcpFlows
 from edgefl.network.fairness import Allocator, Outlook
 from edgefl.network.flow import Agenda, Alone, Flow, FlowObserver, Multicast
-from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import GraphLinks, Node, Topology, checked_capacity, router

@@ -25,7 +25,7 @@ from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import NeutralLearner
 from edgefl.wording import listed
 from edgefl.yaml_file import parse_yaml
 

@@ -26,7 +26,7 @@ from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.work import WorkModel, batch_counts, local_seconds
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import NeutralLearner
 from edgefl.units import at_most, slack
 from edgefl.wording import counted
 

@@ -50,7 +50,7 @@ def write_archive(output: Path) -> None:
             if module.name.endswith(".py"):
                 (package / module.name).write_bytes(module.read_bytes())
         with writing_output(output) as file:
-            zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.start:run")
+            zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}:run")
             mode = os.fstat(file.fileno()).st_mode
             os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # users who may read it may execute it
 

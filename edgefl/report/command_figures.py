@@ -1,4 +1,4 @@
-"""The picture of predicted over measured seconds."""
+"""The pictures of commands: predicted over measured seconds, the landscape of a loss, and who holds what data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgefl.report.figure_file import new_figure
+from edgefl.report.figure_file import new_figure, plain
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_Integers = NDArray[np.int64]
+_Floats = NDArray[np.float64]
 
 STEPS = {"all": "o", "head": "^"}
 """The markers of steps that train all parameters, and of those that train the head."""
@@ -53,10 +57,7 @@ def predicted_figure(
     return figure
 
 
-_Grid = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]) -> Figure:
+def landscape_figure(panels: list[tuple[str, _Floats, _Floats, tuple[float, float]]]) -> Figure:
     """One panel for each model, all with the same colour scale, so that flat and sharp minima are easy to compare.
 
     Of each its title, the steps along both sides, the losses (row i at the i-th step along the second eigenvector), and
@@ -75,3 +76,122 @@ def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]
         axis.set(title=title, aspect="equal", **labels)
     figure.colorbar(drawn, ax=list(axes), label="cross-entropy")
     return figure
+
+
+MOST_NUMBERED = 40
+"""Clients that are drawn in the order of their numbers; more are sorted."""
+MOST_BARS = 128
+"""Clients with a bar of their own; if there are more, a bar is the mean of a group of clients."""
+MOST_CATEGORIES = 256
+"""Categories that are drawn as parts of bars."""
+# Okabe and Ito's palette for colour-blind readers, and three more; neighbours differ in lightness.
+_COLOURS = [*COLOURS[:7], "#F0E442", *COLOURS[7:]]
+_PLAIN = "#4C78A8"
+_BINS = 24
+
+
+def holdings_figure(
+    title: str,  # the figure's title
+    what: str,  # what the categories are, such as classes
+    sizes: _Integers,  # training samples of each client
+    *,
+    counts: _Integers | None = None,  # samples of each category on each client; None: targets are no categories
+    distances: _Floats | None = None,  # distance of each client's shares from those of all clients
+    means: _Floats | None = None,  # the mean target of each client
+    names: Sequence[str] = (),  # names of the categories; without, their numbers
+) -> Figure:
+    """A bar for each client with its classes as parts, and distributions over clients next to them."""
+    figure = new_figure(figsize=(11.0, 4.8), layout="constrained")
+    distributions = [(sizes.astype(np.float64), "training samples of a client", (0.0, float(sizes.max())))]
+    if distances is not None:
+        distributions.append((distances, "distance from the whole (total variation)", (0.0, 1.0)))
+    if means is not None:
+        low, high = float(np.nanmin(means)), float(np.nanmax(means))
+        ends = (low, high) if high > low else (low - 0.5, high + 0.5)
+        distributions.append((means, "mean target of a client", ends))
+    grid = figure.add_gridspec(len(distributions), 2, width_ratios=(3.1, 1))
+    bars = figure.add_subplot(grid[:, 0])
+    parts = counts if counts is not None and counts.shape[1] <= MOST_CATEGORIES else None
+    # What differs more decides the order of many clients.
+    by_size = parts is None or distances is None or sizes.std() / sizes.mean() >= np.nanmean(distances)
+    _draw_bars(bars, sizes, parts, what, names, by_size=bool(by_size))
+    for row, (values, name, limits) in enumerate(distributions):
+        _draw_histogram(figure.add_subplot(grid[row, 1]), values, name, limits)
+    figure.suptitle(title, fontsize=12)
+    return figure
+
+
+def _draw_bars(
+    ax: Axes, sizes: _Integers, counts: _Integers | None, what: str, names: Sequence[str], *, by_size: bool
+) -> None:
+    clients = len(sizes)
+    # In units of samples: targets of several labels or tokens have more counts than samples.
+    shares = None if counts is None else counts * (sizes / np.maximum(counts.sum(axis=1), 1))[:, None]
+    heights = sizes[:, None].astype(np.float64) if shares is None else shares
+    if clients > MOST_NUMBERED:
+        order = np.argsort(-sizes, kind="stable") if by_size or shares is None else _alike(shares)
+        together = -(-clients // MOST_BARS)
+        groups = [order[start : start + together] for start in range(0, clients, together)]
+        heights = np.stack([heights[group].mean(axis=0) for group in groups])
+        sorted_by = "size" if by_size else f"the most frequent of their {what}"
+        means = f"; each bar is the mean of {together}" if together > 1 else ""
+        ax.set_xlabel(f"{clients:,} clients, sorted by {sorted_by}{means}")
+        ax.set_xticks([])
+    else:
+        ax.set_xlabel("client")
+        ax.set_xticks(range(0, clients, 1 if clients <= 20 else 5))
+    places, bottom = np.arange(len(heights)), np.zeros(len(heights))
+    thin = heights.shape[1] > 20 or len(heights) > MOST_NUMBERED
+    edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.0 if thin else 0.4}
+    width = 0.86 if len(heights) <= MOST_NUMBERED else 0.92
+    colours = [_PLAIN] if shares is None else _colours(heights.shape[1])
+    for category, colour in enumerate(colours):
+        ax.bar(places, heights[:, category], width, bottom=bottom, color=colour, **edge)
+        bottom += heights[:, category]
+    ax.set_ylabel("training samples")
+    ax.set_xlim(-0.8, len(heights) - 0.2)
+    ax.margins(y=0.02)
+    plain(ax, "y", ("top", "right", "bottom"))
+    ax.tick_params(axis="x", length=0)
+    if shares is not None:
+        _draw_key(ax, colours, what, names)
+
+
+def _alike(shares: _Floats) -> _Integers:
+    """Clients in the order of their most frequent category, and of its share."""
+    most = shares.argmax(axis=1)
+    share = shares.max(axis=1) / np.maximum(shares.sum(axis=1), 1e-12)
+    return np.lexsort((-share, most))
+
+
+def _colours(categories: int) -> list[Any]:
+    if categories <= len(_COLOURS):
+        return _COLOURS[:categories]
+    import matplotlib as mpl
+
+    return list(mpl.colormaps["turbo"](np.linspace(0.04, 0.96, categories)))
+
+
+def _draw_key(ax: Axes, colours: list[Any], what: str, names: Sequence[str]) -> None:
+    """The colours of the categories, in a row above the bars."""
+    from matplotlib.colors import ListedColormap
+
+    count = len(colours)
+    key = ax.inset_axes((0.0, 1.03, 1.0, 0.035))
+    key.imshow(np.arange(count)[None], cmap=ListedColormap(colours), aspect="auto", vmin=-0.5, vmax=count - 0.5)
+    step = max(1, -(-count // 20))
+    key.set_xticks(range(0, count, step), names[::step] or None)
+    key.set_yticks([])
+    key.tick_params(axis="x", length=0, labelsize=8, top=False, bottom=False, labeltop=True, labelbottom=False, pad=2)
+    key.set_ylabel(what, rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
+    key.spines[:].set_visible(False)
+
+
+def _draw_histogram(ax: Axes, values: _Floats, name: str, limits: tuple[float, float]) -> None:
+    counts, edges = np.histogram(values[~np.isnan(values)], bins=_BINS, range=limits)
+    ax.bar(edges[:-1], counts, np.diff(edges), align="edge", color=_PLAIN, edgecolor="white", linewidth=0.4)
+    ax.set(xlim=limits, xlabel=name, ylabel="clients")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set_fontsize(9)
+    ax.tick_params(labelsize=8)
+    plain(ax, "y")

@@ -24,8 +24,7 @@ from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
-from edgefl.training.job import JobId, Mixing, TrainingJob
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import JobId, Mixing, NeutralLearner, TrainingJob
 from edgefl.wording import listed
 
 

@@ -33,7 +33,7 @@ from edgefl.scenario.overrides import Overrides, blaming_changes
 from edgefl.scenario.scenario import Scenario
 from edgefl.scheduling.blocks.schedulers import GmbsScheduler
 from edgefl.simulation.cost_specs import SecondsCost
-from edgefl.simulation.failure_specs import Outage, check_outages, spans_of
+from edgefl.simulation.presence import Outage, check_outages, spans_of
 from edgefl.simulation.work import batch_counts
 from edgefl.torch_settings import neutral_torch
 

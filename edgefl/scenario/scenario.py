@@ -38,7 +38,7 @@ from edgefl.scenario.sections import (
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import AnyOverhead, CostSpec, MeasuredCost, RoundOverhead, SecondsCost
-from edgefl.simulation.failure_specs import Crash, Failures
+from edgefl.simulation.presence import Crash, Failures
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.tasks.classification import Classification
@@ -92,9 +92,7 @@ class Scenario(Options):
         default=RoundOverhead(),
         description="the framework's own time in a round: none, a kind (flower, flower-grpc), or seconds",
     )
-    failures: Failures = Field(
-        default=(), description="crashes and outages at given times; malicious: clients that attack"
-    )
+    failures: Failures = Field((), description="crashes and outages at given times; malicious: clients that attack")
     cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
     methods: Methods = Field(description="the methods to compare: names, or mappings with options")
     targets: tuple[Target, ...] = Field(

@@ -75,8 +75,7 @@ class EvaluationSpec(Options):
         default=None, ge=1, description="samples that each of them evaluates on, of those that `data.test` gives it"
     )
     optimum: bool = Field(
-        default=False,
-        description="compare the seconds of each round with the least possible ones, if all costs are known",
+        False, description="compare the seconds of each round with the least possible ones, if all costs are known"
     )
     ensemble: EnsembleSpec | None = Field(
         default=None, description="also evaluate the moving average of the global models; null: no"

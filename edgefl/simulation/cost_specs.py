@@ -121,16 +121,12 @@ class RoundOverhead(Options):
     The client is idle in this time, and its radio sleeps.
     """
 
-    start: ShortSeconds = Field(
-        default=0.0, description="to start a process and to load its data, on a core of speed 1"
-    )
+    start: ShortSeconds = Field(0.0, description="to start a process and to load its data, on a core of speed 1")
     first: ShortSeconds = Field(
         default=0.0, description="the same once, in a client's first participation, such as the start of CUDA"
     )
     wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
-    per_megabyte: Seconds = Field(
-        default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
-    )
+    per_megabyte: Seconds = Field(0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1")
 
     def before_training(self, device: DeviceProfile, received: float, *, first: bool = False) -> float:
         """Seconds on a device after it has received so many bytes, in its ``first`` participation or a later one."""

@@ -29,7 +29,7 @@ from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds, RoundOverhead
-from edgefl.simulation.failure_specs import Crash, Outage
+from edgefl.simulation.presence import Crash, Outage
 from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming

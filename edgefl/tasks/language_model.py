@@ -28,9 +28,7 @@ class LanguageModel(Task):
     inputs shifted by one place, with this token at the end. Places with the label -100 do not count.
     """
 
-    kind: Literal["language_model"] = Field(
-        default="language_model", description="the next token at every place of a sequence"
-    )
+    kind: Literal["language_model"] = Field("language_model", description="the next token at every place of a sequence")
     metric: Literal["perplexity", "accuracy"] = Field(
         default="perplexity", description="exp of the mean cross-entropy of a token, or share of tokens predicted right"
     )

@@ -31,9 +31,7 @@ class Regression(Task):
     loss: Literal["mse", "mae", "huber"] = Field(
         default="mse", description="squared error, absolute error, or Huber's: half the square below 1, linear beyond"
     )
-    metric: Literal["rmse", "mae"] = Field(
-        default="rmse", description="root of the mean squared error, or mean absolute error"
-    )
+    metric: Literal["rmse", "mae"] = Field("rmse", description="root of the mean squared error, or mean absolute error")
 
     @property
     def measured(self) -> Metric:

@@ -13,7 +13,6 @@ from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
-from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import (
     ENGINES,
     Engine,
@@ -24,6 +23,7 @@ from edgefl.training.engine_spec import (
     choose_engine,
     keep_freed_memory,
 )
+from edgefl.training.job_task import ClientData
 from edgefl.training.kept_states import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel

@@ -19,9 +19,8 @@ from edgefl.options import Component, of_kind
 from edgefl.registry import Registry
 from edgefl.torch_settings import Precision, neutral_torch
 from edgefl.training import accelerator
-from edgefl.training.client_data import ClientData
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask
 from edgefl.validation import validated
 
 

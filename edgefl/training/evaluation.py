@@ -15,10 +15,9 @@ from edgefl.models.layout import Weights
 from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY, drawn_from
 from edgefl.tasks.base import Task
-from edgefl.training.client_data import EvaluatedSamples
 from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult
+from edgefl.training.job_task import EvaluatedSamples, JobResult
 
 PLAIN = asdict(Mode(training=False, track=False))
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""

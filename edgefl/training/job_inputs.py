@@ -13,9 +13,8 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.client_data import ClientData
 from edgefl.training.job import TrainingJob
-from edgefl.training.job_task import JobTask
+from edgefl.training.job_task import ClientData, JobTask
 from edgefl.training.kept_states import State
 from edgefl.training.parts_of_models import PartsOfModel
 

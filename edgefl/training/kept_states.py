@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgefl.options import Component
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.serialization import within
+from edgefl.training.job_task import within
 
 State = Mapping[str, Tensor]
 """A client's vectors by name, as ``ClientState.after`` returned them."""

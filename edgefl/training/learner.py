@@ -17,15 +17,13 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Layout, digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import Engine
 from edgefl.training.evaluation import epoch_losses, evaluate_batches, in_main_memory, total
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
-from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask, joined, split, within
 from edgefl.training.kept_states import ClientStates, KeptModels, State
 from edgefl.training.parts_of_models import PartsOfModel
-from edgefl.training.serialization import joined, split, within
 from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 

@@ -25,10 +25,9 @@ from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 from edgefl.options import Component
 from edgefl.tasks.base import Task
-from edgefl.training.client_data import ClientData, EvaluatedSamples
 from edgefl.training.engine_spec import Engine, exact_arithmetic
 from edgefl.training.evaluation import PLAIN, outputs_of
-from edgefl.training.job_task import JobTask
+from edgefl.training.job_task import ClientData, EvaluatedSamples, JobTask
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.spec import Normalisation
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.training.client_data import ClientData
+from edgefl.training.job_task import ClientData
 
 SMALL = Synthetic(shape=(2, 6, 6), classes=5, train=1003, test_images=101, clients=10)
 PARTITIONS = [

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from edgefl.emulation.real_network import RealNetwork
+from edgefl.network.capacities.base import StepTrace
 from edgefl.network.flow import Flow
-from edgefl.network.processes import StepTrace
 from edgefl.network.tcp import Tcp
 from edgefl.network.transport import Transport
 from edgefl.network.tree import TreeLinks

@@ -10,8 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.emulation import shaping
-from edgefl.emulation.dilation import USED_PART, PacketRates, choose_dilation, packet_rates
-from edgefl.emulation.emulate import MOST_CLIENTS, RANDOM_BYTES, carried_content, taking_part
+from edgefl.emulation.emulate import (
+    MOST_CLIENTS,
+    RANDOM_BYTES,
+    USED_PART,
+    PacketRates,
+    carried_content,
+    choose_dilation,
+    packet_rates,
+    taking_part,
+)
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.shaping import Rate
 from edgefl.emulation.wiring import LinkSettings, WiredLink, plan_wiring

@@ -14,8 +14,7 @@ import simpy
 from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
 from edgefl.data.federated import shard_sizes
-from edgefl.emulation.trainer import Plan, Trainer
-from edgefl.emulation.trainers import check_real_training, quotas_of
+from edgefl.emulation.trainers import Plan, Trainer, check_real_training, quotas_of
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import assign

@@ -15,8 +15,7 @@ from edgefl.experiment import resume, run
 from edgefl.record.costs import read_costs
 from edgefl.record.names import CHECKPOINTS, OWN, SEED_FILES
 from edgefl.report import RunResult, write_pictures
-from edgefl.rerun.replay import Replay
-from edgefl.rerun.sensitivity import write_sensitivity
+from edgefl.rerun.replay import Replay, write_sensitivity
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check

@@ -24,7 +24,7 @@ from edgefl.report.page.series import compared_series, series_of
 from edgefl.report.sensitivity import read_sensitivity
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottlenecks_of
-from edgefl.rerun.sensitivity import write_sensitivity
+from edgefl.rerun.replay import write_sensitivity
 from edgefl.rerun.verify import verify
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob

@@ -36,13 +36,12 @@ from edgefl.report.page.series import series_of
 from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check
 from edgefl.training.accelerator import Replay
-from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.job_task import JobTask
+from edgefl.training.job_task import ClientData, JobTask
 from edgefl.training.parallel.worker_pool import shared_pool
 
 from ..small_runs import SMALL

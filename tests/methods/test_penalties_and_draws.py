@@ -17,7 +17,7 @@ from edgefl.methods.parts.objective import Batch
 from edgefl.methods.stochdepth import StochasticDepth
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
-from edgefl.training.client_data import ClientData
+from edgefl.training.job_task import ClientData
 
 
 def test_mixing_shares_are_beta_distributed() -> None:

@@ -16,9 +16,9 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.models.registry import MODELS, build_model
-from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import ClientData
 
 
 def quadratic_gradient(x: torch.Tensor, step: int) -> torch.Tensor:

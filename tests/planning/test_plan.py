@@ -17,7 +17,7 @@ from edgefl.planning.training_time import training_times
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of
 from edgefl.scenario import load_scenario
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import NeutralLearner
 
 from ..small_runs import TCP
 

@@ -15,7 +15,7 @@ from edgefl.report import RunResult
 from edgefl.report.page.sections import page
 from edgefl.report.sensitivity import Answer, Question, read_sensitivity, robustness
 from edgefl.report.statistics import mean_interval
-from edgefl.rerun.sensitivity import write_sensitivity
+from edgefl.rerun.replay import write_sensitivity
 
 
 @pytest.fixture(scope="module")

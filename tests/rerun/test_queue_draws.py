@@ -14,7 +14,7 @@ from edgefl.network.transport import TransportSpec
 from edgefl.report import RunResult
 from edgefl.report.page.sections import page
 from edgefl.report.prediction.gaps import Band
-from edgefl.rerun.sensitivity import write_sensitivity
+from edgefl.rerun.replay import write_sensitivity
 from edgefl.scenario.loading import check
 
 from ..small_runs import SMALL

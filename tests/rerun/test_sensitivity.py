@@ -20,7 +20,7 @@ from edgefl.report import RunResult
 from edgefl.report.page.sections import page
 from edgefl.rerun.changes import at_bound
 from edgefl.rerun.finished_run import ReplayedLearner
-from edgefl.rerun.sensitivity import CONDITIONS, write_sensitivity
+from edgefl.rerun.replay import CONDITIONS, write_sensitivity
 from edgefl.rerun.verify import verify
 from edgefl.training.faults import NotTrained
 

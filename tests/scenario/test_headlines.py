@@ -1,4 +1,4 @@
-"""The three panels under README's main picture, with one seed: ``pytest -m release tests/scenario/test_headlines.py``."""
+"""The three panels under README's main picture, with one seed; ``pytest -m release`` runs them."""
 
 import pytest
 

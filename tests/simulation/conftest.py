@@ -30,7 +30,7 @@ from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import RoundOverhead
-from edgefl.simulation.failure_specs import Failure
+from edgefl.simulation.presence import Failure
 from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup

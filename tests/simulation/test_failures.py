@@ -7,8 +7,8 @@ import pytest
 
 from edgefl.fleet import Accidents, FleetAssignment, Slowdown
 from edgefl.network import Tcp, Transport
-from edgefl.network.processes import StepTrace
-from edgefl.simulation.failure_specs import joined
+from edgefl.network.capacities.base import StepTrace
+from edgefl.simulation.presence import joined
 
 MEGABYTE = 1e6
 """A model, which a client receives and sends in 1 s."""

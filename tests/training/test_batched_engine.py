@@ -15,11 +15,11 @@ from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay
 from edgefl.training.batched.stack import Stack
-from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engines.batched import BatchedEngine, fitting
 from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
+from edgefl.training.job_task import ClientData
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round
 from .test_engine_agreement import Failing

@@ -16,9 +16,9 @@ from edgefl.models.mode import using
 from edgefl.models.registry import MODELS
 from edgefl.scenario.loading import check
 from edgefl.tasks.classification import Classification
-from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.evaluation import BatchScore, total
+from edgefl.training.job_task import ClientData
 
 from ..small_runs import SMALL
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training.evaluation import epoch_losses
-from edgefl.training.job import Feedback, JobId, TrainingJob
+from edgefl.training.job import Feedback, JobId, NeutralLearner, TrainingJob
 from edgefl.training.job_task import JobResult
 from edgefl.training.kept_states import EnsembleSpec, KeptModels
-from edgefl.training.neutral import NeutralLearner
 
 
 def test_versions_count_up_and_every_number_is_neutral():
@@ -29,7 +28,7 @@ def test_versions_count_up_and_every_number_is_neutral():
 
 
 def test_the_world_can_talk_to_training_without_importing_torch():
-    modules = "edgefl.training.job, edgefl.training.neutral, edgefl.training.faults"
+    modules = "edgefl.training.job, edgefl.training.job, edgefl.training.faults"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -13,8 +13,8 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.tasks.classification import Classification
-from edgefl.training.client_data import ClientData
 from edgefl.training.engines.sequential import SequentialEngine
+from edgefl.training.job_task import ClientData
 from edgefl.training.personalisation import (
     DISPATCH,
     CalibrationSpec,

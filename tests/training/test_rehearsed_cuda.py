@@ -15,10 +15,10 @@ from edgefl.models.registry import MODELS
 from edgefl.rerun.verify import verify
 from edgefl.scenario import with_overrides
 from edgefl.scenario.loading import check
-from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_task import ClientData
 
 from ..small_runs import SMALL, Stop, tree
 from .conftest import RESIDUAL, few_of, jobs_of, residual_model, tiny_model, train_round

@@ -36,9 +36,7 @@ class Dirichlet(ClasswisePartition):
         "normalised by class (FedADC)",
     )
     min_size: int | None = Field(
-        default=None,
-        ge=1,
-        description="unbalanced only: minimum samples per client; null: 10 class-wise, 1 client-wise",
+        None, ge=1, description="unbalanced only: minimum samples per client; null: 10 class-wise, 1 client-wise"
     )
 
     def check(self, class_sizes: Integers, clients: int) -> None:

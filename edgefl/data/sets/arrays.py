@@ -24,9 +24,7 @@ class Arrays(SplitData, OwnArrays):
     name: Literal["arrays"] = Field(default="arrays", description="arrays from .npz, .safetensors or .parquet files")
     train: InputFile = Field(description="file of the training data")
     test_data: InputFile | None = Field(default=None, description="file of the test data; null: a share of train")
-    inputs: Inputs = Field(
-        default="x", min_length=1, description="array of inputs, or a list of columns that make one input"
-    )
+    inputs: Inputs = Field("x", min_length=1, description="array of inputs, or a list of columns that make one input")
     target: str = Field(default="y", description="array of labels, whole numbers from 0")
     client: str | None = Field(
         default=None, description="array of clients, integers or texts, for natural; null: client, if there is one"

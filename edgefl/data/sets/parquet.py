@@ -37,9 +37,7 @@ class Parquet(Encoded):
     """Images in files ``train-*.parquet`` and ``test-*.parquet`` or ``validation-*.parquet``."""
 
     name: Literal["parquet"] = Field(default="parquet", description="a folder of Parquet files with encoded images")
-    folder: str | None = Field(
-        default=None, description="folder of the files inside root (or $EDGEFL_DATA); null: root itself"
-    )
+    folder: str | None = Field(None, description="folder of the files inside root (or $EDGEFL_DATA); null: root itself")
     columns: Columns = Field(default=Columns(), description="names of the columns")
     splits: Splits = Field(default=Splits(), description="names of the splits")
 

@@ -33,9 +33,7 @@ class Shakespeare(DataSpec):
     stride: int = Field(default=5, ge=1, description="characters between the starts of two windows")
     train_share: float = Field(default=0.8, gt=0, lt=1, description="share of each speaker's text for training")
     vocabulary: int = Field(
-        default=len(ALPHABET),
-        ge=len(ALPHABET),
-        description="tokens of the model; those after the characters never occur",
+        len(ALPHABET), ge=len(ALPHABET), description="tokens of the model; those after the characters never occur"
     )
     least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 

@@ -38,9 +38,7 @@ class Synthetic(DataSpec):
         json_schema_extra=or_else({"minimum": 1, "type": "integer"}),
     )
     test_images: int = Field(default=2_000, ge=1, le=10**8, description="number of test images; same as `test: N`")
-    signal: float = Field(
-        default=0.25, gt=0, le=1, description="strength of the pattern; noise has the rest of the range"
-    )
+    signal: float = Field(0.25, gt=0, le=1, description="strength of the pattern; noise has the rest of the range")
     images_seed: int = Field(default=0, ge=0, description="seed of the images")
 
     @model_validator(mode="after")

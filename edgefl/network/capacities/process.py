@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, LinkDirection
-from edgefl.network.processes import SteppedProcess
+from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, LinkDirection, SteppedProcess
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS
 from edgefl.randomness import generator
 from edgefl.units import BitsPerSecond, Seconds

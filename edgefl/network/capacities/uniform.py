@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, LinkDirection
-from edgefl.network.processes import CapacityProcess, SteppedProcess
+from edgefl.network.capacities.base import (
+    CAPACITIES,
+    Capacities,
+    CapacityProcess,
+    CapacitySpec,
+    LinkDirection,
+    SteppedProcess,
+)
 from edgefl.randomness import generator
 from edgefl.units import BitsPerSecond
 

@@ -55,9 +55,7 @@ class Deadline(SelectorSpec):
     """FedCS (Nishio and Yonetani 2019): clients that are predicted to meet the deadline, fastest first."""
 
     deadline: Annotated[ShortSeconds, Field(gt=0)] = Field(description="limit on the predicted seconds of a round")
-    asked: float = Field(
-        default=3.0, ge=1, description="how many random clients are queried, in multiples of the cohort"
-    )
+    asked: float = Field(3.0, ge=1, description="how many random clients are queried, in multiples of the cohort")
     uploads: Literal["parallel", "sequential"] = Field(
         default="parallel", description="whether predicted uploads run in parallel, or one after another as in FedCS"
     )

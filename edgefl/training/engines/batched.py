@@ -21,12 +21,11 @@ from edgefl.torch_settings import Precision
 from edgefl.training import accelerator
 from edgefl.training.accelerator import Replay
 from edgefl.training.batched.stack import Stack
-from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
 from edgefl.training.engines.sequential import TRAINING, SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask
 
 KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""

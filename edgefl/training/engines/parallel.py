@@ -17,17 +17,15 @@ from edgefl.errors import EdgeflError
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import ENGINES, EngineEntry
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.evaluation import BatchScore, total
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask, joined, split
 from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
 from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
 from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, shared_pool
-from edgefl.training.serialization import joined, split
 
 SETTLED_SECONDS = 5.0
 """Seconds of training after which worker processes start; starting takes seconds, and short runs end before."""

@@ -17,14 +17,12 @@ from edgefl.errors import UserError, first_line, optional
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import ENGINES, EngineEntry
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
-from edgefl.training.serialization import joined, split
+from edgefl.training.job_task import ClientData, JobResult, JobTask, joined, split
 
 RETRIES = 5
 """Retries on another worker after a task's worker was lost, before the task counts as failed."""

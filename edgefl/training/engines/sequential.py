@@ -16,12 +16,11 @@ from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
 from edgefl.torch_settings import Precision
-from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
 from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask
 
 TRAINING = asdict(Mode())
 """The mode at the start of every step, independent of the caller's mode."""

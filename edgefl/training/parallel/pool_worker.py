@@ -11,12 +11,10 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.client_data import ClientData
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches
-from edgefl.training.job_task import JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask, joined, split
 from edgefl.training.parallel.shared_memory import Region, Sent, Token, load, mapped, received
-from edgefl.training.serialization import joined, split
 
 
 class Unreadable(EdgeflError):  # noqa: N818  (what it is)

@@ -32,8 +32,7 @@ from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.sweep.jobs import settings_of
 from edgefl.tasks.base import Task
 from edgefl.training.core import TrainingCore
-from edgefl.training.job import Learner
-from edgefl.training.neutral import NeutralLearner
+from edgefl.training.job import Learner, NeutralLearner
 
 from ...small_runs import Rows
 
