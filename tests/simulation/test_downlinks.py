@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edgefl.errors import UserError
 from edgefl.network import Transport
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.simulation.failure_specs import Crash
+from edgefl.simulation.presence import Crash
 from edgefl.simulation.world import ClientRecord
 
 
