@@ -405,12 +405,3 @@ def test_a_file_that_was_cut_short_is_named_by_verify_and_by_report(timed, tmp_p
     assert path.name in output.out + output.err
     assert main(["report", str(tmp_path / "copy")]) in (0, 2)
     assert "fault:" not in output.err + capsys.readouterr().err
-
-
-@pytest.mark.parametrize("summary", ['{"schema": 3, "methods": {}}', '{"schema": 2, "methods": {"a": [1]}}'])
-def test_a_summary_of_another_schema_is_refused(timed, tmp_path, capsys, summary):
-    folder = Path(shutil.copytree(timed, tmp_path / "copy"))
-    (folder / "summary.json").write_text(summary)
-    for command in ("verify", "report"):
-        assert main([command, str(folder)]) == 2
-        assert re.match(r"error: .*summary\.json", capsys.readouterr().err)

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from edgefl.experiment import is_interrupted, resume, run
+from edgefl.experiment import is_interrupted, run
 from edgefl.experiment.journal import Journal
 from edgefl.record import RunPaths
 from edgefl.record.events import Listener
-from edgefl.training.engines import sequential
-from edgefl.training.engines.sequential import train_job
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import ACCIDENTS, SMALL, Stop
+from ..small_runs import SMALL, Stop
 
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
 
@@ -71,41 +69,6 @@ def test_ctrl_c_at_a_random_moment_ends_with_130_and_a_way_to_go_on(tmp_path, ti
         if again is None:
             assert f"to continue: edgefl simulate --resume {folder}" in said
             assert is_interrupted(folder)
-
-
-KEPT = {"method": "fedavg", "local": {"optimizer": {"kind": "adamw", "state": "keep"}, "lr": 0.01}}
-CENTRAL = {**KEPT, "method": "central", "profile": "laptop-8-core"}
-METHODS = [{"method": "fedadc", "overlap": True}, KEPT, CENTRAL, pytest.param("fedbr", marks=pytest.mark.full)]
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """The jobs that are trained, as they are trained."""
-    seen = []
-
-    def counting(task, *others, **options):
-        seen.append((task.method, task.client, task.dispatch))
-        return train_job(task, *others, **options)
-
-    monkeypatch.setattr(sequential, "train_job", counting)
-    return seen
-
-
-@pytest.mark.parametrize("method", METHODS, ids=["fedadc", "kept optimizer", "central", "fedbr"])
-def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trained, method, monkeypatch):
-    monkeypatch.setattr("edgefl.experiment.checkpoints.CHECKPOINT_EVERY", 1)
-    scenario = small(methods=[method], training__rounds=5, **(ACCIDENTS if method is KEPT else {}))
-    run(scenario, out=tmp_path / "whole", engine="sequential")
-    jobs, trained[:] = sorted(trained), []
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "left", engine="sequential", listeners=[Stop(1)])
-    with pytest.raises(KeyboardInterrupt):
-        resume(tmp_path / "left", listeners=[Stop(3)])
-    resume(tmp_path / "left")
-    label = scenario.methods[0].label
-    for name in ("summary.json", f"{label}/seed-0/rounds.parquet", f"{label}/seed-0/events.parquet"):
-        assert (tmp_path / "left" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert sorted(trained) == jobs
 
 
 def test_a_round_is_on_disk_before_a_listener_follows_it(small, tmp_path):

@@ -134,16 +134,5 @@ def test_a_second_process_is_refused_at_every_moment_of_the_first(tmp_path):
     timed(folder, listeners=[Second()])
     assert tree(folder) == expected
     assert len(refused) == 2 * (1 + 4 + 1)
-    assert set(refused) <= {
-        "another process is working in this run directory",
-        "already contains a run; choose another folder",
-        "nothing to resume: its run is finished",
-        "nothing to resume: it contains no interrupted run",
-    }
-
-
-def test_a_finished_run_cannot_be_resumed_and_an_empty_folder_neither(tmp_path):
-    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
-        resume(timed(tmp_path / "run"))
-    with pytest.raises(UserError, match="nothing to resume"):
-        resume(tmp_path)
+    told = {"another process is working in this run directory", "nothing to resume: it contains no interrupted run"}
+    assert set(refused) == told

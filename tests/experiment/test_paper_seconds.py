@@ -43,17 +43,11 @@ def scenario(methods, rounds, *, heterogeneous):
     seconds = {
         name: {"low": low, "high": high} if heterogeneous else (low + high) / 2 for name, (low, high) in RANGES.items()
     }
+    data = {"name": "synthetic", "shape": [3, 32, 32], "classes": 100, "train": 5000, "test": 100, "clients": 100}
     return check(
         {
             "name": "fedbr_seconds",
-            "data": {
-                "name": "synthetic",
-                "shape": [3, 32, 32],
-                "classes": 100,
-                "train": 5000,
-                "test": 100,
-                "clients": 100,
-            },
+            "data": data,
             "model": {"name": "resnet18", "stem": "imagenet", "norm": "batch"},
             "training": {"rounds": rounds, "cohort": 10, "local": {"epochs": 1, "batch": 50, "lr": 0.1}},
             "fleet": [{"profile": "jetson-agx-orin", "share": 1.0, "link": "radio"}],

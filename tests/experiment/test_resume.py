@@ -31,6 +31,7 @@ CODECS = [
     {"method": "scaffold", "codec": {"up": {"kind": "quantise", "bits": 4}, "down": "cast"}},
     {"method": "fedadc", "codec": SPARSE, "overlap": True},
 ]
+KEPT_OPTIMIZER = {"optimizer": {"kind": "adamw", "state": "keep"}, "lr": 0.01}
 WORLDS = {
     "synchronous": {"methods": ["scaffold", {"method": "fedadc", "overlap": True}]},
     "deadline": {"methods": ["fedbr", "moon"], "protocol": {"deadline": "80 ms"}},
@@ -63,6 +64,13 @@ WORLDS = {
     "losses that clients are asked for": {
         "training__selection": {"kind": "power_of_choice", "images": 20},
         "methods": ["scaffold"],
+    },
+    "kept optimizer and central": {
+        "methods": [
+            {"method": "fedavg", "local": KEPT_OPTIMIZER},
+            {"method": "central", "local": KEPT_OPTIMIZER, "profile": "laptop-8-core"},
+        ],
+        **ACCIDENTS,
     },
     "tiers": {"training__selection": {"kind": "tifl", "tiers": 3, "interval": 2}, "methods": ["fedbr"]},
     "least available": {"training__selection": {"kind": "refl", "rest": 1}, "methods": ["fedavg"]},
@@ -110,11 +118,12 @@ def full(world, after):
     ("world", "after"),
     [
         ("synchronous", 4),
+        ("kept optimizer and central", 4),
         full("asynchronous", 5),
         full("synchronous", 2),
         full("synchronous", 9),
         full("deadline", 6),
-        *(full(world, 4) for world in list(WORLDS)[3:]),
+        *(full(world, 4) for world in list(WORLDS)[3:] if world != "kept optimizer and central"),
     ],
 )
 def test_a_resumed_run_is_byte_identical(small, tmp_path, world, after):

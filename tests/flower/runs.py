@@ -10,6 +10,7 @@ import pytest
 from edgefl.flower.scenario import AppScenario
 from edgefl.record import RunPaths
 from edgefl.record.tables import read_events
+from edgefl.rerun.verify import verify
 from edgefl.validation import validated
 
 APPS = Path(__file__).parent / "apps"
@@ -107,3 +108,15 @@ def made_app(folder, server, client="return Message(RecordDict(), reply_to=messa
 
 def said(folder):
     return [json.loads(line) for line in (folder / "said").read_text().splitlines()]
+
+
+def check(paths):
+    """The run obeys every rule of the model."""
+    assert verify(paths.scenario.parent) == []
+
+
+def answers(folder, server, client="return Message(RecordDict(), reply_to=message)", **keys):
+    """The checked run directory of such an app, and what its server said."""
+    paths = app_run(folder / "run", flower=made_app(folder / "app", server, client), **keys)
+    check(paths)
+    return paths, said(folder / "app")

@@ -12,7 +12,7 @@ from edgefl.record import RunPaths
 from edgefl.record.events import Listener
 from edgefl.validation import validated
 
-from .runs import APPS, app_run, made_app, needs_flwr, said, summary_of, world
+from .runs import APPS, answers, app_run, check, made_app, needs_flwr, summary_of, world
 
 pytestmark = needs_flwr
 
@@ -67,9 +67,12 @@ def test_a_listener_runs_outside_the_app_and_its_error_is_the_callers(tmp_path):
     assert threads == [threading.main_thread()]
 
 
-def test_a_budget_leaves_no_thread(tmp_path):
-    flower = {"app": str(APPS / "legacy"), "seconds": "7 s"}
-    app_run(tmp_path / "run", flower=flower, budgets={"seconds": "12 s"})
+def test_a_budget_ends_an_app_in_the_middle(tmp_path):
+    flower = {"app": str(APPS / "legacy"), "seconds": {"train": "7 s", "evaluate": "1 s", "query": "2 s"}}
+    paths = app_run(tmp_path / "run", flower=flower, budgets={"seconds": "12 s"})
+    check(paths)
+    assert summary_of(paths)["stop"] == {"reason": "seconds", "round": 1}
+    assert summary_of(paths)["seconds"] == 12
 
 
 def test_ctrl_c_leaves_no_thread(tmp_path):
@@ -113,8 +116,8 @@ def test_waiting_for_a_node_that_restarts_takes_until_then(tmp_path):
     say(len(sample_nodes(grid, 4, 4)[0]))
     """
     failures = [{"kind": "crash", "client": 2, "at": "1 s", "duration": "10 s"}]
-    paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server), failures=failures)
-    assert said(tmp_path / "app") == [3, 4]
+    paths, found = answers(tmp_path, server, failures=failures)
+    assert found == [3, 4]
     assert summary_of(paths)["seconds"] == pytest.approx(11, abs=1)
 
 
@@ -128,8 +131,8 @@ def test_a_time_out_of_the_client_manager_is_virtual(tmp_path):
     say(manager.wait_for(4))
     say(manager.wait_for(5, timeout=12))
     """
-    paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
-    assert said(tmp_path / "app") == [True, False]
+    paths, found = answers(tmp_path, server)
+    assert found == [True, False]
     assert summary_of(paths)["seconds"] == 12
 
 

@@ -4,19 +4,11 @@ from contextlib import nullcontext
 
 import pytest
 
-from .runs import app_run, events_of, made_app, needs_flwr, said, summary_of
-from .test_app_runs import check
+from .runs import answers, app_run, check, events_of, made_app, needs_flwr, summary_of
 
 pytestmark = needs_flwr
 
 ONE = {"data": {"clients": 1}}
-
-
-def answers(tmp_path, server, client="return Message(RecordDict(), reply_to=message)", **keys):
-    """The checked run directory of such an app, and what its server said."""
-    paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server, client), **keys)
-    check(paths)
-    return paths, said(tmp_path / "app")
 
 
 def test_an_infinite_time_out_waits_for_every_reply(tmp_path):

@@ -19,16 +19,11 @@ from edgefl.flower.virtual_time import AppTime, virtual_time
 from edgefl.record import RunPaths
 from edgefl.rerun.verify import verify
 
-from .runs import APPS, DOWN, LATENCY, UP, app_run, events_of, made_app, needs_flwr, said, summary_of
+from .runs import APPS, DOWN, LATENCY, UP, answers, app_run, check, events_of, made_app, needs_flwr, said, summary_of
 
 pytestmark = needs_flwr
 
 LEGACY = {"app": str(APPS / "legacy"), "seconds": {"train": "7 s", "evaluate": "1 s", "query": "2 s"}}
-
-
-def check(paths):
-    """The run obeys every rule of the model."""
-    assert verify(paths.scenario.parent) == []
 
 
 def transferred(paths, *items):
@@ -181,29 +176,15 @@ def test_several_configurations_of_an_app_are_methods_side_by_side(tmp_path):
     assert summary_of(paths, "fast")["targets"][0]["seconds"] == summary_of(paths, "fast")["seconds"]
 
 
-def test_a_budget_ends_an_app_in_the_middle(tmp_path):
-    paths = app_run(tmp_path / "run", flower=LEGACY, budgets={"seconds": "12 s"})
-    check(paths)
-    assert summary_of(paths)["stop"] == {"reason": "seconds", "round": 1}
-    assert summary_of(paths)["seconds"] == 12
-
-
 def test_time_passes_only_while_the_server_waits(tmp_path):
-    flower = made_app(
-        tmp_path / "app",
-        """
-        ids = grid.push_messages(messages(grid))
+    server = """
+    ids = grid.push_messages(messages(grid))
+    for seconds in (0, 0.5, 4, 0):
+        time.sleep(seconds)
         say(len(grid.pull_messages(ids)))
-        time.sleep(0.5)
-        say(len(grid.pull_messages(ids)))
-        time.sleep(4)
-        say(len(grid.pull_messages(ids)))
-        say(len(grid.pull_messages(ids)))
-        """,
-    )
-    paths = app_run(tmp_path / "run", flower=flower)
-    check(paths)
-    assert said(tmp_path / "app") == [0, 0, 4, 0]
+    """
+    paths, found = answers(tmp_path, server)
+    assert found == [0, 0, 4, 0]
     assert summary_of(paths)["seconds"] == 4.5
 
 
@@ -216,31 +197,19 @@ def test_a_server_that_polls_without_sleeping_waits_for_the_next_reply(tmp_path)
         polls += 1
     say(polls)
     """
-    flower = made_app(tmp_path / "app", server, client)
-    paths = app_run(tmp_path / "run", flower=flower)
-    check(paths)
-    assert said(tmp_path / "app") == [5]  # the first one only looks; each further one waits for one reply
+    paths, found = answers(tmp_path, server, client)
+    assert found == [5]  # the first one only looks; each further one waits for one reply
     last = max(row.time for row in transferred(paths, "up"))
     assert summary_of(paths)["seconds"] == last > 4
 
 
-def test_an_expired_message_has_an_error(tmp_path):
-    flower = made_app(tmp_path / "app", "say(codes(grid.send_and_receive(messages(grid, ttl=0.5))))")
-    paths = app_run(tmp_path / "run", flower=flower)
-    check(paths)
-    assert said(tmp_path / "app") == [[3, 3, 3, 3]]  # MESSAGE_UNAVAILABLE
-    assert summary_of(paths)["seconds"] == 0.5
-
-
 def test_a_lost_device_is_an_unavailable_node_after_its_heartbeats(tmp_path):
-    flower = made_app(tmp_path / "app", "say(codes(grid.send_and_receive(messages(grid))))")
     fleet = [
         {"profile": "raspberry-pi-5", "count": 3, "link": "wifi"},
         {"profile": "raspberry-pi-5", "count": 1, "link": "wifi", "dropout": 1},
     ]
-    paths = app_run(tmp_path / "run", flower=flower, fleet=fleet)
-    check(paths)
-    assert said(tmp_path / "app") == [[0, 0, 0, 5]]  # NODE_UNAVAILABLE
+    paths, found = answers(tmp_path, "say(codes(grid.send_and_receive(messages(grid))))", fleet=fleet)
+    assert found == [[0, 0, 0, 5]]  # NODE_UNAVAILABLE
     (gone,) = events_of(paths, "flower", 0, "dropout")
     assert gone.item == "accident"
     assert summary_of(paths)["seconds"] == pytest.approx(gone.time + 60, abs=1e-9)
@@ -271,10 +240,8 @@ def test_the_state_of_a_node_is_kept_and_its_messages_wait_for_each_other(tmp_pa
     say(sorted([each.content["numbers"]["partition"], each.content["numbers"]["count"]] for each in replies))
     say(sorted({each.content["numbers"]["of"] for each in replies}))
     """
-    flower = made_app(tmp_path / "app", server, client)
-    paths = app_run(tmp_path / "run", flower=flower, data={"clients": 2})
-    check(paths)
-    assert said(tmp_path / "app") == [[[0, 1], [0, 2], [1, 1], [1, 2]], [2]]
+    paths, found = answers(tmp_path, server, client, data={"clients": 2})
+    assert found == [[[0, 1], [0, 2], [1, 1], [1, 2]], [2]]
     assert summary_of(paths)["seconds"] > 2
 
 
@@ -285,8 +252,7 @@ def test_neither_side_sees_what_the_other_one_changes_in_a_message(tmp_path):
     grid.send_and_receive(messages(grid, content=content))
     say(content["config"]["value"])
     """
-    app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server, client))
-    assert said(tmp_path / "app") == [1]
+    assert answers(tmp_path, server, client)[1] == [1]
 
 
 def test_draws_of_clients_do_not_depend_on_each_other(tmp_path):
@@ -420,42 +386,38 @@ def test_a_run_of_an_app_is_simulated_again_in_place_of_a_replay(current, tmp_pa
     assert summary_of(again)["accuracy"] == summary_of(current)["accuracy"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"flower": {"app": str(APPS / "current"), "run_config": {"lrr": 1}}}, "did you mean 'lr'"),
-        ({"flower": {"app": str(APPS)}}, r"pyproject.toml: flower.app: no such file"),
-    ],
-)
-def test_wrong_apps_are_refused_before_anything_is_written(tmp_path, keys, message):
+def edited(folder, file, *change):
+    """An app of which one file is changed, or replaced."""
+    flower = made_app(folder, "pass")
+    text = (folder / file).read_text()
+    assert change[0] in text or len(change) == 1
+    (folder / file).write_text(text.replace(*change) if len(change) == 2 else change[0])
+    return flower
+
+
+WRONG = {
+    "an unknown key": (lambda _: {"app": str(APPS / "current"), "run_config": {"lrr": 1}}, "did you mean 'lr'"),
+    "no app": (lambda _: {"app": str(APPS)}, r"pyproject.toml: flower.app: no such file"),
+    "no TOML": (
+        lambda folder: edited(folder, "pyproject.toml", "[project]", "[[["),
+        "pyproject.toml of a Flower app: Invalid initial character",
+    ),
+    "no colon": (
+        lambda folder: edited(folder, "pyproject.toml", '"made:server"', '"made"'),
+        "serverapp: expected MODULE:NAME, such as app.server:app, found 'made'",
+    ),
+    "other components": (
+        lambda folder: edited(folder, "made.py", "server = client = 3"),
+        r"app: flower\.app: expected ServerApp as 'made:server'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_app_is_refused_before_anything_is_written(tmp_path, what):
+    flower, message = WRONG[what]
     with pytest.raises(UserError, match=message):
-        app_run(tmp_path / "run", **keys)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("[project]", "[[[", "pyproject.toml of a Flower app: Invalid initial character"),
-        ('"made:server"', '"made"', "serverapp: expected MODULE:NAME, such as app.server:app, found 'made'"),
-    ],
-    ids=["no TOML", "no colon"],
-)
-def test_a_wrong_description_of_an_app_is_refused_before_anything_is_written(tmp_path, old, new, message):
-    flower = made_app(tmp_path / "app", "pass")
-    file = tmp_path / "app" / "pyproject.toml"
-    assert old in file.read_text()
-    file.write_text(file.read_text().replace(old, new))
-    with pytest.raises(UserError, match=message):
-        app_run(tmp_path / "run", flower=flower)
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_app_with_other_components_is_refused(tmp_path):
-    flower = made_app(tmp_path / "app", "pass")
-    (tmp_path / "app" / "made.py").write_text("server = client = 3")
-    with pytest.raises(UserError, match=r"app: flower\.app: expected ServerApp as 'made:server'"):
-        app_run(tmp_path / "run", flower=flower)
+        app_run(tmp_path / "run", flower=flower(tmp_path / "app"))
     assert not (tmp_path / "run").exists()
 
 
@@ -500,8 +462,7 @@ def test_a_crashed_node_is_unavailable_until_it_restarts(tmp_path):
     say(codes(grid.send_and_receive(messages(grid))))
     """
     failures = [{"kind": "crash", "client": 2, "at": "0.5 s", "duration": "100 s"}]
-    paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server), failures=failures)
-    check(paths)
-    assert said(tmp_path / "app") == [[0, 0, 0, 5], 3, [0, 0, 0, 0]]
+    paths, found = answers(tmp_path, server, failures=failures)
+    assert found == [[0, 0, 0, 5], 3, [0, 0, 0, 0]]
     (gone,) = events_of(paths, "flower", 0, "dropout")
     assert (gone.time, gone.item) == (0.5, "crash")

@@ -133,17 +133,6 @@ def test_everything_that_waits_is_trained_in_one_call_ascending_and_only_when_it
     assert calls[1:] == [[(0, 0), (2, 0)]]
 
 
-def test_a_late_delta_is_taken_from_the_version_that_the_client_received(tiny):
-    core, learner = start(tiny)
-    learner.submit(tiny.job(0))
-    learner.submit(tiny.job(2))
-    learner.aggregate(0, ids([0]), 0)
-    before = learner.model(1)
-    learner.aggregate(1, ids([2]), 1)
-    final, _ = plain_training(tiny, core, 2, core.initial, tiny.local)
-    torch.testing.assert_close(learner.model(2) - before, final - core.initial, rtol=1e-3, atol=1e-5)
-
-
 def test_a_round_in_which_nobody_arrives_keeps_the_model_and_its_evaluation(tiny):
     core, learner = start(tiny)
     learner.submit(tiny.job(0))

@@ -46,50 +46,15 @@ def server(kind: str, **options: Any) -> Changes:
     return method(HOSTS.get(kind, "fedavg"), server={"kind": kind, **options})
 
 
-LOCAL: list[tuple[str, Any, Any, Expected]] = [
-    # An option of a client's local training, two values, and what follows from the one to the other.
-    ("epochs", 1, 3, both(more("flops"), FARTHER)),
-    ("steps", 3, 9, both(more("flops"), FARTHER)),
-    ("batch", 4, 12, both(NEARER, same("aggregated"))),
-    ("accumulate", 1, 3, both(NEARER, same("aggregated"))),
-    ("precision", "float32", "bfloat16", both(same("moved"), less("seconds", "joules"))),
-    ("lr", 0.1, 0.2, FARTHER),
-    ("lr_decay", 1.0, 0.2, NEARER),
-    ("momentum", 0.0, 0.5, FARTHER),
-    ("nesterov", False, True, differs),
-    ("weight_decay", 0.0, 0.5, differs),
-    ("clip_norm", None, 0.01, NEARER),
-    ("drop_last", False, True, less("flops")),
-]
-NEEDS: dict[str, dict[str, Any]] = {"nesterov": {"momentum": 0.5}, "drop_last": {"batch": 5}, "steps": {"epochs": None}}
-
-
-TWO_DEVICES: Changes = {"training.cohort": 8}
-FINISH: list[tuple[str, dict[str, Any], Any, Any, Expected]] = [
-    # An option of the common finish, what it needs beside, two values, what follows.
-    ("share", {}, 1.0, 0.25, less("flops")),
-    ("unit", {}, "steps", "epochs", less("flops")),
-    ("most", {}, None, 1, less("flops")),
-    ("drop_late", {"share": 0.25}, False, True, less("aggregated")),
-]
-
-
-def local_probes() -> list[tuple[str, Changes, Changes, Expected]]:
-    """Every option of local training."""
-    field, local = "training.local", {"batch": 4, "lr": 0.1}
-    return [
-        (f"{field}.common_finish.{name}", {**TWO_DEVICES, field: {**local, "common_finish": {**needed, name: small}}},
-         {f"{field}.common_finish.{name}": large}, expected)
-        for name, needed, small, large, expected in FINISH
-    ] + [
-        (f"{field}.{name}", {field: {**local, **NEEDS.get(name, {}), name: small}}, {f"{field}.{name}": large},
-         expected)
-        for name, small, large, expected in LOCAL
-    ]  # fmt: skip
-
-
-DERIVED = ("kd", "ntd", "fedrs", "fedmlb", "fjord")
-"""Methods whose every option stands in a formula of tests/methods."""
+DERIVED = {
+    **dict.fromkeys(("kd", "ntd", "fedrs", "fedmlb", "fedbr", "fedavgm", "slowmo", "feddyn", "fedadc", "fedadc+")),
+    **dict.fromkeys(("mixup", "stochdepth", "heterofl", "fjord", "depthfl")),
+    "fedalign": ("rescale", "detach_full"),
+    "fedgkd": ("buffer", "temperature"),
+    "gradaug": ("subnets", "min_width"),
+    "moon": ("projection", "reads"),
+}
+"""Options that stand in a formula of tests/methods: those named, or every one of the method."""
 
 WAITING: dict[str, Any] = {"local": {"common_finish": {"share": 0.25, "drop_late": False}}}
 PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
@@ -100,61 +65,18 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("timelyfl", "server_lr", WAITING, 0.5, NEARER),
     ("fedalign", "mu", {}, 5.0, differs),
     ("fedalign", "sub_width", {}, 0.75, differs),
-    ("fedalign", "rescale", {}, False, differs),
-    ("fedalign", "detach_full", {}, False, differs),
-    ("fedbr", "lambda_1", {}, 5.0, differs),
-    ("fedbr", "lambda_2", {}, 5.0, differs),
-    ("fedbr", "temperature", {}, 5.0, differs),
-    ("fedbr", "full_every", {}, 1, more("bytes_down")),
-    ("fedbr", "full_to", {}, "all", more("bytes_down", "joules")),
-    ("fedbr", "first_send", {}, "none", less("bytes_down")),
-    ("fedbr", "block_bytes", {}, "uniform", differs),
-    ("fedbr", "max_stale", {"full_every": 6}, 1, more("bytes_down")),
-    ("fedbr", "gmbs_on_full_rounds", {}, True, differs),
-    ("feddyn", "alpha", {}, 1.0, differs),
-    ("feddyn", "scale_alpha", {}, True, differs),
-    ("fedgkd", "buffer", {}, 1, differs),
     ("fedgkd", "gamma", {}, 5.0, NEARER),
-    ("fedgkd", "temperature", {}, 5.0, differs),
     ("fitnet", "gamma", {}, 5.0, NEARER),
-    ("gradaug", "subnets", {}, 1, less("flops")),
-    ("gradaug", "min_width", {}, 0.3, differs),
     ("gradaug", "mu", {}, 9.0, differs),
     ("gradaug", "sizes[]", {}, [0.5], less("flops")),
-    ("mixup", "mixing", {}, 5.0, differs),
     ("moon", "mu", {}, 9.0, differs),
     ("moon", "temperature", {}, 5.0, differs),
-    ("moon", "projection", {}, 8, less("bytes")),
-    ("moon", "reads", {}, "maps", less("bytes")),
     ("central", "profile", {}, "jetson-nano", both(more("seconds"), less("joules"))),
     ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
-    ("heterofl", "levels[]", {}, [0.5], less("bytes", "flops")),
-    ("heterofl", "deadline", {}, 1e-9, less("bytes", "flops")),
-    ("depthfl", "levels[]", {}, [0.34], less("bytes", "flops")),
-    ("depthfl", "deadline", {}, 1e-9, less("bytes", "flops")),
-    ("depthfl", "consistency", {"ramp": 0}, 5.0, differs),
-    ("depthfl", "ramp", {}, 1, differs),
-    ("depthfl", "temperature", {"ramp": 0}, 5.0, differs),
-    ("depthfl", "grid", {}, 1, less("bytes", "flops")),
-    ("depthfl", "ensemble", {}, False, differs),
-    ("heterofl", "scaler", {"levels": [0.5]}, False, differs),
-    ("heterofl", "mask_absent", {"levels": [0.5]}, True, differs),
-    ("stochdepth", "survival", {}, 0.1, differs),
-    ("fedadc", "variant", {}, "blue", differs),
-    ("fedadc", "beta_l", {}, 0.1, differs),
-    ("fedadc", "beta_g", {}, 0.1, differs),
-    ("fedadc", "alpha", {}, 0.5, NEARER),
-    ("fedadc", "phi", {"variant": "double"}, 0.1, differs),
     ("fedadc", "full_to", {}, "all", both(same("moved", "loss"), more("bytes_down", "joules"))),
-    ("fedadc+", "lam", {}, 0.9, differs),
-    ("fedadc+", "temperature", {}, 5.0, differs),
-    ("fedadc+", "teacher", {}, "local", differs),
     ("fedadam", "beta_1", {}, 0.5, differs),
     ("fedadam", "tau", {}, 1.0, NEARER),
     ("fedadam", "beta_2", {}, 0.5, differs),
-    ("fedavgm", "beta", {}, 0.9, FARTHER),
-    ("slowmo", "beta", {}, 0.1, NEARER),
-    ("slowmo", "alpha", {}, 0.5, NEARER),
 ]  # fmt: skip
 
 
@@ -192,20 +114,14 @@ PROBES: list[Probe] = probes(trained, [
       for kind in SERVER_UPDATES.names() if kind not in {*HOSTS, "flower"}),
     *option_probes(),
     ("methods[].server<fedavgm>.beta", server("fedavgm"), {"methods.0.server.beta": 0.9}, FARTHER),
-    *local_probes(),
+    ("training.local.lr", {"training.local": {"batch": 4, "lr": 0.1}}, {"training.local.lr": 0.2}, FARTHER),
+    ("training.local.precision", {}, {"training.local.precision": "bfloat16"},
+     both(same("moved"), less("seconds", "joules"))),
     ("methods[].local.lr", method("fedavg", local={"lr": 0.1}), {"methods.0.local.lr": 0.2}, FARTHER),
     ("methods[].weighting", {**UNEVEN, **method("fedavg")}, option(weighting="uniform"), differs),
     ("methods[].overlap", method("fedadc"), option(overlap=True), both(EARLIER, same("moved", "loss"))),
     ("methods[].scheduler<gmbs>.lam", LONG, scheduled("gmbs", lam=1.0), differs),
     ("methods[].scheduler<gmbs>.bonus_scale", LONG, scheduled("gmbs", bonus_scale=0.0), differs),
-    ("methods[].scheduler<all>.kind", BLOCKS, scheduled("all"), more("bytes_down")),
-    ("methods[].scheduler<random>.kind", {**BLOCKS, **scheduled("all")}, scheduled("random"), less("bytes_down")),
-    ("methods[].scheduler<fixed>.alpha", {**BLOCKS, **scheduled("fixed", alpha=1)}, scheduled("fixed", alpha=3),
-     more("bytes_down")),
-    ("methods[].scheduler<optimal>.bytes", {**BLOCKS, **scheduled("optimal")}, scheduled("optimal", bytes="3 kB"),
-     less("bytes_down")),
-    ("methods[].scheduler<optimal>.seconds", {**BLOCKS, **scheduled("optimal")}, scheduled("optimal", seconds="60 ms"),
-     less("bytes_down")),
     # FedNova divides by what the clients' steps come to, and so must be told their momentum.
 ]) + probes(refused, [
     ("methods[]<fednova>.local_momentum", method("fednova", local={"momentum": 0.5}), option(local_momentum=0.5),

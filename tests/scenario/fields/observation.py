@@ -19,7 +19,6 @@ from edgefl.experiment.final_models import FinalModels, kept_models_of
 from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, setup_of, shared_world, world_for
-from edgefl.fleet import step_signature
 from edgefl.models.registry import ModelSpec, build_model
 from edgefl.planning.planning import plan
 from edgefl.record.events import Listener
@@ -29,7 +28,6 @@ from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.sweep.jobs import settings_of
 from edgefl.tasks.base import Task
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import Learner, NeutralLearner
@@ -68,9 +66,9 @@ class Seen(NamedTuple):
     """What a run came to.
 
     ``reason`` to ``events`` are the log and its sums; ``clients`` are those who trained in each round; ``held`` is how
-    many classes a client holds on average, ``smallest`` and ``largest`` are the images of the client with the fewest
-    and the most; ``moved`` is the distance from the first model to the last, and ``left`` what followed the run:
-    entries of its summary, and its files.
+    many classes a client holds on average, ``largest`` are the images of the client with the most; ``moved`` is the
+    distance from the first model to the last, and ``left`` what followed the run: entries of its summary, and its
+    files.
     """
 
     reason: str
@@ -81,17 +79,14 @@ class Seen(NamedTuple):
     bytes_up: float
     flops: float
     joules: float
-    aggregated: int
     participants: int
     refused: int
     compared: int
     evaluations: int
     accuracy: float
     loss: float
-    ensemble: float
     clients: tuple[tuple[int, ...], ...]
     events: tuple[str, ...]
-    smallest: int
     largest: int
     held: float = 0.0
     moved: float = 0.0
@@ -113,9 +108,10 @@ def trained(changes: dict[str, Any]) -> Seen:
     return _seen(_text({**LEARNING, **changes}), True)
 
 
-def planned(changes: dict[str, Any]) -> dict[str, float]:
-    """How wide a plan's ranges of seconds, joules and memory are."""
-    return _planned(_text(changes))
+def planned(changes: dict[str, Any]) -> float:
+    """How wide a plan's range of a round's seconds of computing is."""
+    range = plan(check(json.loads(_text(changes)))).methods[0].devices[0].compute_seconds
+    return range.high - range.low
 
 
 def refused(changes: dict[str, Any]) -> str:
@@ -127,18 +123,6 @@ def refused(changes: dict[str, Any]) -> str:
     return ""
 
 
-def swept(changes: dict[str, Any]) -> tuple[str, ...]:
-    """The settings that a sweep of the scenario tries."""
-    sweep = scenario_of(changes).sweep
-    return () if sweep is None else tuple(map(repr, settings_of(sweep.grid, sweep.random)))
-
-
-def step_signature_of(changes: dict[str, Any], batch: int) -> str:
-    """The signature of a local step of the scenario's first method."""
-    costs = _step_costs(scenario_of(changes))
-    return step_signature(costs.step(costs.adapted_model().depth, batch).operators)
-
-
 def _text(changes: dict[str, Any]) -> str:
     return json.dumps(overridden(BASE, parse_overrides(changes)))
 
@@ -148,8 +132,7 @@ def _seen(text: str, trains: bool) -> Seen:
     scenario = check(json.loads(text))
     method, seed = scenario.methods[0], scenario.seeds[0]
     costs = _step_costs(scenario)
-    reads_labels = "label_support" in scenario.training.selection.spec.start(seed).reads
-    data = _loaded(scenario.data, seed, scenario.evaluation.split) if trains or reads_labels else None
+    data = _loaded(scenario.data, seed, scenario.evaluation.split) if trains else None
     shared = shared_world(scenario, seed, data)
     log = Rows()
 
@@ -159,10 +142,9 @@ def _seen(text: str, trains: bool) -> Seen:
         setup = setup_of(own, method, world, costs, learner=learner, trains=trains, listeners=followers)
         return simulate_run(setup, optimum=optimum_of(own, setup))
 
-    shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
-    if data is None or not trains:
-        return _summed(run(NeutralLearner()), log, **shards)
-    shards["held"] = float((data.label_counts > 0).sum(axis=1).mean())
+    largest = int(shared.samples.max())
+    if data is None:
+        return _summed(run(NeutralLearner()), log, largest=largest)
     kept = kept_models_of(scenario)
     with (
         TrainingCore.of(data, scenario.model.spec, seed, engine=scenario.training.engine) as core,
@@ -176,7 +158,10 @@ def _seen(text: str, trains: bool) -> Seen:
         files = sorted((file.name, hash(file.read_bytes())) for file in Path(folder).iterdir())
     left = (*map(repr, conclusion.results.items()), *map(str, files))
     personal = conclusion.results.get("personalisation")
-    return _summed(outcome, log, moved=moved, left=left, personalised=personal.mean if personal else 0.0, **shards)
+    return _summed(
+        outcome, log, largest=largest, moved=moved, left=left, personalised=personal.mean if personal else 0.0,
+        held=float((data.label_counts > 0).sum(axis=1).mean()),
+    )  # fmt: skip
 
 
 def _summed(outcome: Outcome, log: Rows, **extra: Any) -> Seen:
@@ -194,14 +179,12 @@ def _summed(outcome: Outcome, log: Rows, **extra: Any) -> Seen:
         bytes_up=spent["bytes_up"],
         flops=spent["flops"],
         joules=spent["joules"],
-        aggregated=sum(row.aggregated for row in rows),
         participants=sum(row.participants for row in rows),
         refused=sum(row.refused for row in rows),
         compared=sum(math.isfinite(row.ratio_to_optimum) for row in rows),
         evaluations=sum(each.kind == "evaluation" for each in log.rows),
         accuracy=outcome.final.metric,
         loss=outcome.final.loss,
-        ensemble=rows[-1].metric_ensemble if rows else 0.0,
         clients=tuple(tuple(sorted(cohort)) for cohort in working.values()),
         events=tuple(map(repr, [*log.rows, *rows])),
         **extra,
@@ -223,16 +206,3 @@ def _cost_model(model: Named[ModelSpec], shape: tuple[int, ...], classes: int, t
 @cache
 def _loaded(data: DataSpec, seed: int, split: Split) -> FederatedData:
     return load_federated(data, seed, "cpu", split)
-
-
-@cache
-def _planned(text: str) -> dict[str, float]:
-    whole = plan(check(json.loads(text)))
-    method = whole.methods[0]
-    device = method.devices[0]
-    ranges = {
-        "joules": method.joules,
-        "compute_seconds": device.compute_seconds,
-        "memory": device.training_memory_bytes,
-    }
-    return {name: each.high - each.low for name, each in ranges.items()}
