@@ -44,7 +44,6 @@ def test_the_same_scenario_gives_the_same_bytes_and_a_method_alone_the_same_as_b
     assert {name: tables[name] for name in files(alone)} == files(alone)
 
 
-<<<<<<< HEAD
 def test_overlap_and_deltas_to_all_change_times_and_not_one_bit_of_accuracy(small, tmp_path):
     ways = {"off": {}, "on": {"overlap": True}, "all": {"full_to": "all"}}
     methods = [{"method": "fedadc", **options, "as": name} for name, options in ways.items()]
@@ -60,8 +59,6 @@ def test_overlap_and_deltas_to_all_change_times_and_not_one_bit_of_accuracy(smal
     assert summary["on"][0]["bytes"] == summary["off"][0]["bytes"]
 
 
-=======
->>>>>>> work-cuttests
 def test_fedbr_downloads_less_than_fedavg_under_both_ways_to_count(small, tmp_path):
     folder = run(small(methods=["fedavg", "fedbr"]), out=tmp_path / "run", train=False)
     summary = json.loads((folder / "summary.json").read_text())["methods"]

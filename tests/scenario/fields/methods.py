@@ -73,7 +73,6 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("moon", "temperature", {}, 5.0, differs),
     ("central", "profile", {}, "jetson-nano", both(more("seconds"), less("joules"))),
     ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
-    ("fedadc", "full_to", {}, "all", both(same("moved", "loss"), more("bytes_down", "joules"))),
     ("fedadam", "beta_1", {}, 0.5, differs),
     ("fedadam", "tau", {}, 1.0, NEARER),
     ("fedadam", "beta_2", {}, 0.5, differs),
