@@ -62,12 +62,14 @@ class ParallelEngine:
         data: ClientData,
         workers: int,  # number of concurrent jobs, at least 1
         precision: Precision = "float32",
+        *,
+        settled: float | None = None,  # seconds of training before worker processes start; by default SETTLED_SECONDS
     ) -> None:
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
         self._here = SequentialEngine(model, data, precision)
         self._pool: PoolTraining | None = None
-        # seconds of training before worker processes start, unless some are ready already; None: never
-        self._settled = SETTLED_SECONDS if workers > 1 else None
+        # None: never, unless some are ready already
+        self._settled = None if workers == 1 else SETTLED_SECONDS if settled is None else settled
         self._unsendable: list[object] = []
         self._seconds = 0.0
 
