@@ -171,6 +171,9 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
     time = "–" if each.seconds is None else quantity(each.seconds, "seconds")
     costs = [time, quantity(each.bytes_down + each.bytes_up, "bytes"), quantity(each.joules.nominal, "joules")]
     parts = [f"a round takes {', '.join(costs)}"]
+    last = {"by the server": each.server_seconds, "evaluation on clients": each.evaluation_seconds}
+    if ends := [f"{quantity(seconds, 'seconds')} {what}" for what, seconds in last.items() if seconds]:
+        parts.append(f"of it {' and '.join(ends)}")
     if each.aggregated != each.participants:
         parts.append(f"{each.aggregated:.3g} of {each.participants:.3g} updates are aggregated")
     parts += [f"limited by {each.holds_back}"] if each.holds_back is not None else []

@@ -93,6 +93,8 @@ class MethodPlan:
     label: str
     rounds: int
     seconds: float | None  # none without a round
+    server_seconds: float  # of these, the server's own work
+    evaluation_seconds: float  # of these, evaluation on clients
     bytes_down: float
     bytes_up: float
     flops: float

@@ -171,6 +171,8 @@ def _method_plan(
         label=method.label,
         rounds=len(rows),
         seconds=rows[-1].seconds / count if rows else None,
+        server_seconds=sum(row.amounts["server_seconds"] for row in rows) / count,
+        evaluation_seconds=sum(row.amounts["evaluation_seconds"] for row in rows) / count,
         bytes_down=sum(row.bytes_down for row in rows) / count,
         bytes_up=sum(row.bytes_up for row in rows) / count,
         flops=sum(row.flops for row in rows) / count,

@@ -210,13 +210,14 @@ class RoundBook:
             staleness=sum(round - each.round for each in arrived) / len(arrived) if arrived else 0.0,
             amounts=totals.since(self._before, [*AMOUNTS, *world.setup.figures]),
         )
+        ends = {name: row.amounts[name] for name in ("server_seconds", "evaluation_seconds") if row.amounts[name]}
         world.wrote(
             "round_end",
             round,
             row.critical_client,
             ABSENT if critical is None else critical.job.id.dispatch,
             value=world.env.now - self._began,
-            detail=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
+            detail=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds, **ends),
         )
         self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)

@@ -172,6 +172,10 @@ def test_what_limits_rounds_in_a_plan_is_what_the_page_of_its_run_names_first(sm
 def test_over_fast_links_rounds_wait_for_computing_and_over_a_narrow_server_transfers_for_each_other(small):
     fast = small(network__links={"5g": {"down": "1 Tbit/s", "up": "1 Tbit/s"}}, network__topology__latency=0)
     assert plan(fast).methods[0].holds_back.startswith("computing on ")
+    made = plan(small(evaluation={"on": "both"}, training__server="rp2040-board"))
+    assert made.methods[0].holds_back == "waiting for the server (4 of 4 rounds)"
+    assert 0 < made.methods[0].evaluation_seconds < made.methods[0].server_seconds < made.methods[0].seconds
+    assert " by the server and " in plan_notes(made)[0]
     server = {"down": "50 kbit/s", "up": "100 Mbit/s"}
     (method,) = plan(small(network__topology__server=server)).methods
     assert method.holds_back == "downloads over the link server → internet (4 of 4 rounds)"

@@ -6,6 +6,8 @@ In this world a round takes 1 s down, 2 s of training and 1 s up; a forward pass
 import numpy as np
 import pytest
 
+from edgefl.report.timeline.data import timeline_of
+from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of
 from edgefl.simulation.setup import RoundEvaluation
 
 from .conftest import cells, device
@@ -26,6 +28,9 @@ def test_clients_receive_the_model_and_evaluate_it_before_the_round_ends(run):
     evaluation = 2 + 15 * FORWARD + 2 * ANSWER  # client 2 has half the rate, and is the last one
     assert result.outcome.rows[0].seconds == pytest.approx(4 + evaluation)
     assert result.outcome.seconds == pytest.approx(2 * (4 + evaluation))
+    timeline = timeline_of(result.events)
+    assert breakdown_of(timeline)[1] == pytest.approx((1, 2, 1, 0, 0, evaluation, 0, 0), abs=1e-9)
+    assert bottlenecks_of(timeline)[1] == ("evaluation", "the evaluation on clients", pytest.approx(evaluation))
     spent = result.outcome.spent
     assert spent["evaluation_seconds"] == pytest.approx(2 * evaluation)
     assert spent["bytes_evaluated"] == 2 * 3 * (1e6 + 8)
@@ -63,6 +68,8 @@ def test_the_server_aggregates_and_evaluates_on_its_own_device(run):
     assert [event.item for event in result.of("server")] == ["aggregation", "evaluation"]
     assert result.of("server")[1].facts["joules"] == pytest.approx(5 * forward)
     assert result.outcome.spent["server_seconds"] == pytest.approx(mean + forward)
+    (parts,) = breakdown_of(timeline_of(result.events))
+    assert parts == pytest.approx((1, 2, 1, 0, mean + forward, 0, 0, 0), abs=1e-9)
     assert result.outcome.spent["joules"] == run(rounds=1).outcome.spent["joules"]
 
 

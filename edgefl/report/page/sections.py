@@ -146,7 +146,7 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
 
 
 _PHASES = {"download": "download over ", "compute": "computing on ", "upload": "upload over "}
-_PHASES |= {"framework": "", "waiting": ""}
+_PHASES |= {"framework": "", "server": "", "evaluation": "", "waiting": ""}
 """The phases of a round, in words that the cause follows."""
 
 

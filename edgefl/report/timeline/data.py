@@ -92,6 +92,8 @@ class Round(NamedTuple):
     exposed: float
     hidden: float
     aggregated: tuple[int, ...]
+    server: float = 0.0  # seconds at its end in which the server computed
+    evaluation: float = 0.0  # seconds at its end in which clients evaluated its model
 
 
 class Broken(NamedTuple):
@@ -236,9 +238,10 @@ def _reader(timeline: Timeline, selected: dict[tuple[int, int], float]) -> Calla
                 timeline.fates.update(dict.fromkeys(jobs, "useful"))
             case "round_end":
                 facts = event.facts
-                exposed, hidden = (float(facts.get(f"{name}_seconds", 0.0)) for name in ("exposed", "hidden"))
-                closed = (client, event.dispatch, exposed, hidden)
-                timeline.rounds.append(Round(round, ended - event.value, ended, *closed, aggregated))
+                names = ("exposed", "hidden", "server", "evaluation")
+                exposed, hidden, *last = (float(facts.get(f"{name}_seconds", 0.0)) for name in names)
+                closed = (client, event.dispatch, exposed, hidden, aggregated)
+                timeline.rounds.append(Round(round, ended - event.value, ended, *closed, *last))
             case "decision" if event.item == "blocks":
                 chosen = {int(each): int(alpha) for each, alpha in event.facts.get("alphas", {}).items()}
                 timeline.alphas.setdefault(round, {}).update(chosen)

@@ -18,12 +18,14 @@ Link = tuple[str, str]
 
 
 class Breakdown(NamedTuple):
-    """Seconds of one round's critical path; the first five sum to the round, hidden seconds are before its start."""
+    """Seconds of one round's critical path, which sum to the round, but for hidden seconds, before its start."""
 
     download: float
     compute: float
     upload: float
     framework: float  # round_overhead, which the record counts as transfers
+    server: float  # its aggregation and evaluation
+    evaluation: float  # on clients
     waiting: float
     hidden: float
 
@@ -31,7 +33,7 @@ class Breakdown(NamedTuple):
 class Bottleneck(NamedTuple):
     """The longest phase of a round's critical path."""
 
-    phase: str  # download, compute, upload, framework or waiting
+    phase: str  # a phase of Breakdown
     name: str  # the device profile that computed, the slowest link, TCP connection, or what the round waited for
     seconds: float  # the duration of the phase within the round
 
@@ -81,12 +83,13 @@ def breakdown_of(timeline: Timeline) -> list[Breakdown]:
 
 
 def _breakdown(path: _Path, round: Round) -> Breakdown:
+    closed, last = round.ended - round.server - round.evaluation, (round.server, round.evaluation)
     download, compute, upload = (
-        covered((max(each.started, round.began), min(each.ended, round.ended)) for each in phases) for phases in path
+        covered((max(each.started, round.began), min(each.ended, closed)) for each in phases) for phases in path
     )
-    rest = max(0.0, round.ended - round.began - download - compute - upload)
+    rest = max(0.0, closed - round.began - download - compute - upload)
     framework = max(0.0, min(rest, round.exposed - download - upload))
-    return Breakdown(download, compute, upload, framework, rest - framework, round.hidden)
+    return Breakdown(download, compute, upload, framework, *last, rest - framework, round.hidden)
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
@@ -108,13 +111,14 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     spans = grouped((link, (each.started + each.latency, each.ended)) for link, each in flows)
     used = {link: np.array(found) for link, found in spans.items()}
     bottlenecks = []
+    names = {"framework": "the framework", "server": "the server", "evaluation": "the evaluation on clients"}
     for path, round in zip(_paths(timeline), timeline.rounds, strict=True):
         seconds = _breakdown(path, round)
-        phase = max(("compute", "download", "upload", "framework", "waiting"), key=lambda each: getattr(seconds, each))
+        phase = max(("compute", "download", "upload", *names, "waiting"), key=lambda each: getattr(seconds, each))
         if phase == "compute":
             name = timeline.device_of(round.critical)
-        elif phase == "framework":
-            name = "the framework"
+        elif phase in names:
+            name = names[phase]
         elif phase == "waiting":
             name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
         else:
