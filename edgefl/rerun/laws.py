@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from edgefl.fleet import FleetAssignment, compute_joules, idle_joules, transfer_joules
+from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, idle_joules, transfer_joules
 from edgefl.record.emulation import Emulation
 from edgefl.record.events import Event
 from edgefl.record.figures import QUANTITIES, Totals, figure
@@ -40,6 +40,7 @@ class Record:
     summary: SeedResult
     fleet: FleetAssignment
     emulation: Emulation | None = None
+    server: DeviceProfile | None = None  # its device, if its work takes time
 
     @cached_property
     def by_kind(self) -> dict[EventKind, list[Event]]:
@@ -70,7 +71,7 @@ def violations(record: Record) -> Iterator[str]:
     if not record.events:
         yield "the log is empty"
         return
-    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, models, sums):
+    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, server, models, sums):
         yield from law(record)
 
 
@@ -114,9 +115,15 @@ def rounds_in_order(record: Record) -> Iterator[str]:
 
 
 def one_at_a_time(record: Record) -> Iterator[str]:
-    """A client does not compute or transfer twice at once, except for prefetches and broadcasts."""
+    """A client, or the server, does not compute or transfer twice at once, except for prefetches and broadcasts."""
     busy: dict[int, Event] = {}
+    free: dict[int, float] = {}  # since when
     for event in record.events:
+        if event.kind in ("forward", "server"):  # in the log when they end
+            began, last = event.time - event.seconds, free.get(event.client, 0.0)
+            if event.client in busy or (began < last and not close(began, last, clock=event.time)):
+                yield f"{at(event)}: another computation or transfer was in progress"
+            free[event.client] = event.time
         if event.item in ("prefetch", "broadcast") or event.client < 0:
             continue
         what, _, turn = event.kind.partition("_")
@@ -127,7 +134,9 @@ def one_at_a_time(record: Record) -> Iterator[str]:
             if begun is not None:
                 yield f"{at(event)}: the client was busy since the {at(begun)}"
             busy[event.client] = event
-        elif begun is None or not begun.kind.startswith(what):
+            continue
+        free[event.client] = event.time
+        if begun is None or not begun.kind.startswith(what):
             yield f"{at(event)}: no {'transfer' if what == 'transfer' else 'computation'} was in progress"
         elif what == "compute" and not close(event.time - begun.time, event.seconds, clock=event.time):
             yield f"{at(event)}: computed for {event.time - begun.time:g} s, not {event.seconds:g} s"
@@ -197,10 +206,16 @@ def jobs(record: Record) -> Iterator[str]:
 
 
 def energy(record: Record) -> Iterator[str]:
-    """Devices draw their profile's power, less while they wait for data; a battery delivers what it held and got."""
+    """Devices draw their profile's power, less while they wait for data; a battery delivers what it held and got.
+
+    An evaluation draws the watts of the client's others on as many images, at most full load: it may wait for data.
+    """
     watts = {event.work: event.joules / event.seconds for event in record.of("work") if event.seconds}
+    passes = grouped(((each.client, each.images), each.joules / (each.seconds or 1.0)) for each in record.of("forward"))
+    evaluating = {place: max(each) for place, each in passes.items()}
     drawn: defaultdict[int, float] = defaultdict(float)
-    for event in record.of("transfer_end", "transfer_drop", "idle", "compute_end", "compute_partial", "compute_drop"):
+    computing: tuple[EventKind, ...] = ("compute_end", "compute_partial", "compute_drop", "forward")
+    for event in record.of("transfer_end", "transfer_drop", "idle", *computing):
         if event.item == "relay":
             if event.joules:
                 yield f"{at(event)}: a cell's transfer drew {event.joules:g} J, but a cell has no battery"
@@ -214,7 +229,9 @@ def energy(record: Record) -> Iterator[str]:
         elif event.kind == "idle":
             joules = idle_joules(profile, event.seconds)
         else:
-            joules = watts.get(event.work, compute_joules(profile, 1.0)) * event.seconds
+            full, evaluates = compute_joules(profile, 1.0), event.kind == "forward"
+            most = evaluating[event.client, event.images] if evaluates else watts.get(event.work, full)
+            joules = min(full, most) * event.seconds
         short = event.joules < joules and profile.battery is not None
         if not short and not close(joules, event.joules):
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
@@ -224,6 +241,14 @@ def energy(record: Record) -> Iterator[str]:
             most = battery.capacity * battery.start.high + battery.charging * record.events[-1].time
             if joules > most * (1 + SUM):
                 yield f"client {client}: its battery has given {joules:g} J, and had {most:g} J at most"
+
+
+def server(record: Record) -> Iterator[str]:
+    """The server draws the power of its device."""
+    for event in record.of("server"):
+        joules = 0.0 if record.server is None else compute_joules(record.server, event.seconds)
+        if not close(joules, drew := float(event.facts.get("joules", 0.0))):
+            yield f"{at(event)}: drew {drew:g} J, the profile gives {joules:g} J"
 
 
 def models(record: Record) -> Iterator[str]:

@@ -144,6 +144,7 @@ def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, label: str, en
         summary=entry,
         fleet=assign(scenario.fleet, scenario.data.clients, entry.seed),
         emulation=read_emulation(paths.emulation),
+        server=scenario.training.server if isinstance(scenario, Scenario) else None,
     )
 
 

@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from edgefl.fleet.battery import Battery
 from edgefl.rerun.laws import violations
+from edgefl.simulation.setup import RoundEvaluation
 
-from ..simulation.conftest import run  # noqa: F401  (a fixture)
+from ..simulation.conftest import device, run  # noqa: F401  (a fixture)
 
 
 @pytest.fixture
@@ -47,6 +49,22 @@ def test_a_changed_row_is_found(record, kind, change, found):
     place = next(index for index, event in enumerate(record.events) if event.kind == kind)
     events = [*record.events[:place], *change(record.events[place]), *record.events[place + 1 :]]
     assert any(found in text for text in violations(replace(record, events=events)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "found"),
+    [
+        ("forward", changed(joules=1.5), "drew 1.5 J, the profile gives 1.66667 J"),
+        ("forward", changed(joules=1.7), "drew 1.7 J, the profile gives 1.66667 J"),
+        ("forward", changed(seconds=2.0), "another computation or transfer was in progress"),
+        ("server", changed(detail='{"joules": 9}'), "drew 9 J, the profile gives 0.00125 J"),
+        ("server", lambda event: [event, event], "another computation or transfer was in progress"),
+    ],
+)
+def test_a_changed_row_of_an_evaluation_is_found(run, kind, change, found):  # noqa: F811
+    """Ten images take a third of a second at 5 W, a mean of three models 0.25 ms."""
+    made = run(rounds=2, server_device=device(4e9), evaluation=RoundEvaluation(1.0, np.array([10, 10]), on_server=0))
+    test_a_changed_row_is_found(made.record, kind, change, found)
 
 
 def test_a_battery_that_gives_more_than_it_held_and_was_charged_is_found(record):

@@ -242,7 +242,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
         outcome = simulate_run(setup)
         summary = summarise(outcome, 0, block_wise=scheduler is not None, why=None)
         table = {name: [_null(getattr(row, name)) for row in outcome.rows] for name in ROUNDS.names}
-        record = Record(log.rows, table, summary, setup.fleet)
+        record = Record(log.rows, table, summary, setup.fleet, server=setup.server_device)
         assert not trains or list(violations(record)) == []  # the learner evaluates models in any case
         return SmallRun(outcome, setup, learner, log.rows, record)
 
