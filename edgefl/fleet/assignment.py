@@ -147,7 +147,7 @@ class FleetGroup(Options):
     )
     sample: Sample | None = Field(None, description="How its devices differ; null: all are equal.")
     overrides: dict[str, Any] | None = Field(
-        None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
+        None, description="Figures that differ from the profile and mode, nested as in it: {memory: {training: 1 GB}}."
     )
     capacity: float = Field(
         1.0,
@@ -187,11 +187,14 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
     except UserError as error:
         # The message names the file and field of what was read; this error adds the scenario's field.
         raise UserError(str(error), field=f"{where}{place}") from None
+    changes = dict(group.overrides or {})
+    if "modes" in changes:
+        profile = _overridden(profile, {"modes": changes.pop("modes")}, f"{where}overrides")
     if group.mode is not None:
         with locating(field=f"{where}mode"):
             profile = in_mode(profile, group.mode)
-    if group.overrides:
-        profile = _overridden(profile, group.overrides, f"{where}overrides")
+    if changes:
+        profile = _overridden(profile, changes, f"{where}overrides")
     if group.pace != 1:
         data = slower(profile, group.pace).model_dump(mode="json")
         profile = validated(DeviceProfile, data, field=f"{where}pace")

@@ -1,5 +1,6 @@
 """Find a device profile by the name of a shipped or plugged-in profile, or by the path of a file."""
 
+import re
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
@@ -12,6 +13,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from edgefl import shipped
 from edgefl.errors import BrokenPlugIn, Note, UserError, nearest
 from edgefl.files import user_path
+from edgefl.fleet.changed_profile import in_mode
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.registry import PlugIns
@@ -50,7 +52,7 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
     """The device profile of a name of :func:`profile_names`, or in a YAML file.
 
     Any text that ends in ``.yaml`` or ``.yml`` or contains a separator is the path of a file; relative paths start at
-    ``folder``, or else in the working directory.
+    ``folder``, or else in the working directory. ``NAME:MODE`` is a device in a power mode, as is ``FILE:MODE``.
 
     Raises:
         UserError: there is no such profile (the message suggests the nearest name), or the file is not a valid profile.
@@ -59,14 +61,24 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
     'sbc'
     """
     text = str(name_or_path)
-    if not isinstance(name_or_path, str) or text.endswith((".yaml", ".yml")) or "/" in text or "\\" in text:
+    device, _, mode = text.rpartition(":")
+    if isinstance(name_or_path, str) and device and not is_path(mode):
+        return in_mode(load_profile(device, folder=folder), mode)
+    if not isinstance(name_or_path, str) or is_path(text):
         path = user_path(text)
         return read_profile(path if folder is None else folder / path)
     return _named(text)
 
 
+def is_path(text: str) -> bool:
+    """True if a text names a profile by its file, and perhaps a power mode of it, not by its name."""
+    return re.search(r"\.ya?ml(:|$)|[/\\]", text) is not None
+
+
 @as_validator
 def _loaded(value: Any) -> Any:
+    if isinstance(value, Mapping) and "profile" in value:
+        raise UserError("expected NAME, or NAME:MODE for a power mode, or a whole profile, found an entry of a fleet")
     return load_profile(value) if isinstance(value, str) else value
 
 

@@ -16,6 +16,7 @@ from edgefl import shipped
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
 from edgefl.files import user_path
+from edgefl.fleet.library import is_path
 from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.registry import Registry, part_of
@@ -134,7 +135,7 @@ def _is_name(text: str, what: Place) -> bool:
     """True for a name of shipped traces, or of a profile."""
     if what == "traces":
         return text in shipped.files("traces")
-    return what == "profile" and not (text.endswith((".yaml", ".yml")) or "/" in text or "\\" in text)
+    return what == "profile" and not is_path(text)
 
 
 @dataclass(frozen=True)

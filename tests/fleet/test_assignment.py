@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from edgefl.errors import UserError
-from edgefl.fleet import DeviceProfile, FleetGroup, assign, group_counts, load_profile, resolve, value
+from edgefl.fleet import DeviceProfile, FleetGroup, NamedProfile, assign, group_counts, load_profile, resolve, value
 from edgefl.validation import validated
 
 
@@ -119,6 +120,10 @@ def test_a_power_mode_scales_the_clocks_and_replaces_the_watts():
         (mode.gpu, mode.memory, 1 / mode.cpu, 1 / mode.cpu)
     )
     assert made.evidence("compute").factor == 2
+    assert load_profile(f"{board.name}:30W") == TypeAdapter(NamedProfile).validate_python(f"{board.name}:30W") == made
+    own = {"modes": {"mine": {"gpu": 0.5, "watts": "20 W"}}, "power": {"compute": "21 W"}}
+    owned = resolve(FleetGroup(profile=board.name, share=1, link="5g", mode="mine", overrides=own)).profile
+    assert (owned.rates()[0], owned.power.compute) == (pytest.approx(board.rates()[0] / 2), 21)
     shared = resolve(FleetGroup(profile="pc-rtx-2080ti", share=1, link="5g", mode="shared-by-4", pace=2,
                                 overrides={"memory": {"training": "1 GB"}})).profile  # fmt: skip
     plain = load_profile("pc-rtx-2080ti")
@@ -127,6 +132,8 @@ def test_a_power_mode_scales_the_clocks_and_replaces_the_watts():
     assert str(shared.evidence("compute")) == "estimated, a factor of 2 to 3"
     with pytest.raises(UserError, match=r"fleet\.0\.mode: jetson-agx-xavier has no such .*; did you mean '30W'\?"):
         assign([FleetGroup(profile=board.name, share=1, link="5g", mode="3OW")], 1, 0)
+    with pytest.raises(ValidationError, match="expected NAME, or NAME:MODE for a power mode"):
+        TypeAdapter(NamedProfile).validate_python({"profile": board.name, "mode": "30W"})
 
 
 def test_overrides_change_single_figures(board):

@@ -143,6 +143,8 @@ def test_a_path_is_what_ends_in_yaml_or_has_a_separator(profile_file, monkeypatc
     assert load_profile("board.yaml").name == "board"
     profile_file.rename(profile_file.parent / "board")
     assert load_profile("./board").name == "board"
+    with pytest.raises(UserError, match="board has no power modes"):
+        load_profile("./board:10W")
 
 
 def test_an_unknown_name_gets_the_nearest_one():
