@@ -143,7 +143,8 @@ class Table:
             blocks[-1].append(place)
         few = len(blocks) == 2 and len(blocks[1]) - names <= 2 and names == 1 and len(columns[0].cells) <= _FEW
         below: list[int] = blocks.pop()[names:] if few and not groups else []
-        texts = [_block([columns[n] for n in block], [widths[n] for n in block], groups) for block in blocks]
+        shown = [[columns[n] for n in block] for block in blocks]
+        texts = [_block(each, _widths(each, names, width), groups) for each in shown]
         lines = [f"{columns[place].head}: {by_label(columns[0].cells, columns[place].cells)}" for place in below]
         return "\n\n".join(texts) + "".join("\n" + _filled(escape(line), width) for line in lines)
 

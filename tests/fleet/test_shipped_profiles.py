@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from edgefl import registry, shipped
+from edgefl.cli.entry import main
 from edgefl.cost import CostModel
 from edgefl.errors import UserError
 from edgefl.fleet import Estimate, fits, library, load_profile, profile_names, step_seconds, value
@@ -93,6 +94,12 @@ def test_jetsons_and_the_pc_with_a_gpu_execute_the_operators_of_cuda():
 def training_step(width, batch):
     model = build_model(MODELS["cnn"](width=width), (1, 28, 28), 10)
     return CostModel(model).cost(build_method("fedavg", LocalOptions()), model.depth, batch)
+
+
+def test_the_list_shows_the_whole_stack_on_a_line_of_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["profile", "list"]) == 0
+    assert "  jetson-agx-orin        PyTorch 2 (JetPack 5 or 6)\n" in capsys.readouterr().out
 
 
 def test_a_microcontroller_holds_only_the_tiniest_model():
