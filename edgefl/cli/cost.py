@@ -180,7 +180,8 @@ def _show_devices(rows: list[dict[str, Any]], images: int, *, as_json: bool) -> 
             figures("energy", [each.step_joules.nominal if each.fits else None for each in devices], "joules"),
         ]
         what = "Seconds and joules of one local step"
-    notes = [f"{what}; needs, has: memory for training."]
+    bounds = " At least, at most: all uncertain figures of a device at one end; ±: the mean error of a step." * alone
+    notes = [f"{what}; needs, has: memory for training.{bounds}"]
     notes += [f"{_words(row, rows)}: {row['refused']}" for row in rows if "refused" in row]
     notes += dict.fromkeys(f"Seconds of {each.device} ({each.stack}): {each.evidence}." for each in devices)
     show(Table(columns, notes, []))
