@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from edgefl.cli.printing import Progress
+from edgefl.cli.progress import Progress
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult

@@ -25,7 +25,7 @@ def test_each_layer_is_a_block_and_the_output_is_the_perceptrons():
     torch.testing.assert_close(model(inputs), hidden @ last[0].T + last[1])
     tokens = torch.arange(16).view(2, 2, 4)
     assert torch.equal(model(tokens), model(tokens.float()))
-    with pytest.raises(UserError, match="this model has none"):
+    with pytest.raises(UserError, match="and this has none"):
         build_method("fedalign", LocalOptions()).objective.adapt(model)
 
 
