@@ -13,6 +13,7 @@ from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData, evaluation_sizes, load_federated, samples_to_evaluate, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
+from edgefl.fleet.prices import FleetPrices, Prices, own_zone
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec, NoCodec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
@@ -34,7 +35,7 @@ from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, RoundOverhead, SecondsCost
 from edgefl.simulation.presence import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.setup import RoundEvaluation, Setup, connected
+from edgefl.simulation.setup import Bills, RoundEvaluation, Setup, connected
 from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
@@ -90,7 +91,7 @@ def step_costs(
 
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
     """Return the fleet and shards of a seed; without ``data``, only the shards' sizes are computed."""
-    fleet = assign(scenario.fleet, scenario.data.clients, seed)
+    fleet = assign(scenario.fleet, scenario.data.clients, seed, start=scenario.start)
     links = client_links_of(scenario, fleet, seed)
     if data is None:
         with errors_at("data"):
@@ -136,6 +137,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
+        "prices": scenario.prices and scenario.prices.of_server(),
     }
     return scenario.model_copy(update=changes)
 
@@ -145,7 +147,7 @@ def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[S
     there = scenario_for(scenario, method)
     if there is scenario:
         return scenario, world
-    fleet = assign(there.fleet, 1, world.seed)
+    fleet = assign(there.fleet, 1, world.seed, start=there.start)
     links = client_links_of(there, fleet, world.seed)
     return there, SharedWorld(world.seed, fleet, links, world.samples.sum(keepdims=True), Facts())
 
@@ -153,6 +155,16 @@ def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[S
 def client_links_of(scenario: Scenario, fleet: FleetAssignment, seed: int) -> ClientLinks:
     """Return the capacities of the clients' links of a seed."""
     return ClientLinks(scenario.network.links, [str(name) for name in fleet.link_names()], seed)
+
+
+def bills_of(scenario: Scenario, fleet: FleetAssignment) -> Bills | None:
+    """Return the prices of each group of the fleet and of the server; ``None`` without prices."""
+    if not scenario.priced:
+        return None
+    start, base = fleet.start, scenario.prices or FleetPrices()
+    each = zip(fleet.prices, fleet.links, fleet.timezone, strict=True)
+    groups = [base.over(own).rates(link, start, own_zone(start, zone)) for own, link, zone in each]
+    return Bills(groups, (base.server or Prices()).rates("server", start, own_zone(start, None)))
 
 
 def limits_of(scenario: Scenario) -> Limits:
@@ -230,6 +242,7 @@ def setup_of(
         failures=timed(scenario.failures),
         listeners=listeners,
         figures=tuple(scenario.quantities),
+        prices=bills_of(scenario, world.fleet),
         overhead=scenario.round_overhead,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

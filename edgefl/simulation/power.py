@@ -1,17 +1,30 @@
 """Radios and batteries of devices that take part: tails, promotions, and the exact time at which a battery is empty."""
 
+import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from edgefl.fleet import DeviceProfile, idle_joules, promotion_joules, tail_joules, transfer_joules
+from edgefl.fleet import (
+    DeviceProfile,
+    Direction,
+    FleetAssignment,
+    idle_joules,
+    promotion_joules,
+    tail_joules,
+    transfer_joules,
+)
 from edgefl.fleet.battery import Charges
+from edgefl.fleet.prices import Rates, integral
 from edgefl.network.flow import Flow, Network
+from edgefl.record.events import Event, detail
 from edgefl.record.summary import BatteryUse
+from edgefl.simulation.accounts import Accounts, Budget
 from edgefl.simulation.clock import Clock
+from edgefl.simulation.setup import Bills
 from edgefl.units import slack
 
 Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]
@@ -50,6 +63,7 @@ class Power:
     ) -> None:
         self._env, self._network, self._device, self._note = env, network, device, note
         self.charges = charges
+        self.meter: Meter | None = None
         self.emptied: dict[int, float] = {}  # when each client's battery first ran empty
         self._drains: dict[int, _Drain] = {}
         self._flows: defaultdict[int, list[Flow]] = defaultdict(list)
@@ -59,12 +73,13 @@ class Power:
 
     def enter(self, client: int, on_empty: Callable[[], None]) -> None:
         self.charges.enter(client, self._env.now)
-        if self.charges.has(client):
+        if self.meter is not None or self.charges.has(client):
             self._drains[client] = _Drain(on_empty, idle_joules(self._device(client), 1.0), self._env.now)
             self._arm(client)
 
     def leave(self, client: int) -> None:
         self._drains.pop(client, None)
+        self._changed(client)
         self.charges.leave(client, self._env.now)
 
     def phase(self, client: int, watts: float | None = None) -> None:
@@ -93,6 +108,7 @@ class Power:
             def over(_: object) -> None:
                 if self._quiet.get(client) is quiet:
                     self._end_tail(client)
+                    self._changed(client)
 
             self._env.alarm(tail.seconds).callbacks.append(over)
         self._arm(client)
@@ -112,9 +128,33 @@ class Power:
 
     def capacity_changed(self, link: int) -> None:
         """A link's capacity changed, so transfers over it may draw more power than predicted."""
-        for client in self._drains:
+        for client in self._drains if self.meter is None else self.active():
             if any(link in flow.path for flow in self._flows[client]):
                 self._arm(client)
+
+    def _changed(self, client: int) -> None:
+        if self.meter is not None:
+            self.meter.changed(client)
+
+    def active(self) -> set[int]:
+        """The clients whose devices draw power that is not charged yet."""
+        return {*self._drains, *self._quiet, *(client for client, flows in self._flows.items() if flows)}
+
+    def drawn(self, client: int) -> Iterator[tuple[float, float]]:
+        """The watts of each activity of a client in progress, and when it began; without its transfers' bytes."""
+        if (drain := self._drains.get(client)) is not None:
+            yield drain.watts, drain.since
+        if client in self._quiet:
+            seconds = self._device(client).power.radio.tail.seconds
+            yield tail_joules(self._device(client), seconds) / seconds, self._quiet[client][0]
+        for flow in self._flows[client]:
+            yield transfer_joules(self._device(client), flow.tag.direction, 1.0, 0.0), flow.started
+
+    def flows(self, client: int) -> Iterator[tuple[Flow, float, float]]:
+        """The transfers of a client in progress, their joules by byte, and the most bytes by second that they reach."""
+        for flow in self._flows[client]:
+            rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
+            yield flow, transfer_joules(self._device(client), flow.tag.direction, 0.0, 1.0), min(rate, _FASTEST) / 8
 
     def left(self, client: int) -> float:
         """The remaining joules of the client's battery."""
@@ -164,16 +204,16 @@ class Power:
         return transfer_joules(self._device(client), flow.tag.direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
+        self._changed(client)
         drain = self._drains.get(client)
-        if drain is None:
+        if drain is None or not self.charges.has(client):
             return
         drain.timer += 1
         timer, most, tail = drain.timer, drain.watts, self._device(client).power.radio.tail
         if tail is not None and client in self._quiet:
             most += tail_joules(self._device(client), tail.seconds) / tail.seconds
-        for flow in self._flows[client]:
-            rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            most += transfer_joules(self._device(client), flow.tag.direction, 1.0, min(rate, _FASTEST) / 8)
+        for flow, _, rate in self.flows(client):
+            most += transfer_joules(self._device(client), flow.tag.direction, 1.0, rate)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))
@@ -193,3 +233,165 @@ class Power:
         self.emptied.setdefault(client, self._env.now)
         drain.on_empty()
         self._dying = -1
+
+
+Amounts = tuple[float, float]
+"""Grams and euros."""
+
+
+@dataclass
+class _Moved:
+    """What a transfer's bytes emitted and cost until the last change of a price, and their joules."""
+
+    since: float
+    joules: float = 0.0
+    amounts: tuple[float, float] = (0.0, 0.0)
+
+
+class Meter:
+    """The grams and euros of each row of the log, and the instant at which their sum reaches a budget.
+
+    Power is constant over all activities but transfers, whose bytes draw energy at a rate that the network changes: at
+    each change of a price their bytes so far are charged. For budgets, the earliest time is predicted at which the
+    activities in progress could reach one, as for batteries: at the highest rates of links. At that time the exact sum
+    is computed, and the next time predicted.
+    """
+
+    def __init__(self, env: Clock, bills: Bills, fleet: FleetAssignment, power: "Power", accounts: Accounts) -> None:
+        self._env, self._bills, self._fleet, self._power, self._accounts = env, bills, fleet, power, accounts
+        self._moved: dict[int, _Moved] = {}  # by the number of the flow
+        self._most: dict[int, Amounts] = {}  # what each client's activities add in a second, or more
+        self._total = 0.0, 0.0  # their sum
+        self._left: list[tuple[Budget, int, float]] = []  # each budget, its place in amounts, and what is left, or less
+        self._since, self._change, self._armed, self._token = 0.0, math.inf, math.inf, 0
+        power.meter = self
+        self._look()
+
+    def priced(self, event: Event) -> Event:
+        """The row, with what it emits and costs in its details."""
+        facts: dict[str, object] = {}
+        if event.kind == "server":
+            facts = _named(_energy(self._bills.server, event, event.facts["joules"]), "server_")
+        elif event.kind in ("transfer_end", "transfer_drop"):
+            facts = self._transfer(event)
+        elif event.client >= 0 and event.joules and event.kind != "work":
+            facts = self._charged(_energy(self._of(event.client), event, event.joules))
+        if not facts:
+            return event
+        text = detail(**facts)
+        return event._replace(detail=f"{event.detail[:-1]}, {text[1:]}" if event.detail else text)
+
+    def _transfer(self, event: Event) -> dict[str, object]:
+        ends, server = (event.source, event.target), self._bills.server
+        price = server.up if ends[0] == "server" else server.down if ends[1] == "server" else 0.0
+        facts = _named((0.0, event.bytes / 1e9 * price), "server_")
+        if event.client < 0:
+            return facts
+        rates, profile = self._of(event.client), self._fleet.profile_of(event.client)
+        way: Direction = "up" if event.item == "up" else "down"
+        full = transfer_joules(profile, way, event.seconds, event.bytes)
+        share = event.joules / full if full else 1.0  # of a battery that ran empty
+        by_time = _energy(rates, event, transfer_joules(profile, way, event.seconds, 0.0))
+        moved = self._moved.pop(event.flow, _Moved(event.time - event.seconds))
+        by_bytes = self._bytes(moved, transfer_joules(profile, way, 0.0, event.bytes), rates)
+        traffic = 0.0, event.bytes / 1e9 * getattr(rates, way)
+        each = zip(by_time, by_bytes, traffic, strict=True)
+        return facts | self._charged([share * (time + bytes) + other for time, bytes, other in each])
+
+    def _charged(self, amounts: Sequence[float]) -> dict[str, object]:
+        self._left = [(budget, place, left - max(0.0, amounts[place])) for budget, place, left in self._left]
+        self._arm()
+        return _named(amounts)
+
+    def _of(self, client: int) -> Rates:
+        return self._bills.groups[int(self._fleet.group[client])]
+
+    def _bytes(self, moved: _Moved, joules: float, rates: Rates) -> Amounts:
+        """What a transfer's bytes have emitted and cost, of whose joules those since the last change have one price."""
+        moment, rest = (moved.since + self._env.now) / 2, (joules - moved.joules) / 3.6e6
+        carbon, energy = moved.amounts
+        return carbon + rest * rates.carbon.value(moment), energy + rest * rates.energy.value(moment)
+
+    def changed(self, client: int) -> None:
+        """The activities of a client have changed, or the capacity of their links."""
+        self._advance()
+        before, own = self._most.get(client, (0.0, 0.0)), self._rate_of(client)
+        self._most[client] = own
+        self._total = self._total[0] + own[0] - before[0], self._total[1] + own[1] - before[1]
+        self._arm()
+
+    def _rate_of(self, client: int) -> Amounts:
+        if not self._left:
+            return 0.0, 0.0
+        rates, now = self._of(client), self._env.now
+        carbon, energy = rates.carbon.value(now) / 3.6e6, rates.energy.value(now) / 3.6e6
+        watts = sum(each for each, _ in self._power.drawn(client))
+        grams, euros = watts * carbon, watts * energy
+        for flow, joules, bytes in self._power.flows(client):
+            grams += max(0.0, joules * carbon * bytes)
+            euros += max(0.0, (joules * energy + getattr(rates, flow.tag.direction) / 1e9) * bytes)
+        return grams, euros
+
+    def _running(self, client: int) -> Amounts:
+        """What the client's activities in progress have emitted and cost so far."""
+        rates, now = self._of(client), self._env.now
+        spans = list(self._power.drawn(client))
+        grams, euros = (
+            sum(watts * integral(each, since, now) for watts, since in spans) / 3.6e6 for each in rates[:2]
+        )
+        for flow, joules, _ in self._power.flows(client):
+            moved = self._moved.get(flow.id, _Moved(flow.started))
+            carbon, energy = self._bytes(moved, joules * flow.delivered, rates)
+            grams, euros = grams + carbon, euros + energy + flow.delivered / 1e9 * getattr(rates, flow.tag.direction)
+        return grams, euros
+
+    def _advance(self) -> None:
+        seconds, self._since = self._env.now - self._since, self._env.now
+        self._left = [(budget, place, left - self._total[place] * seconds) for budget, place, left in self._left]
+
+    def _arm(self) -> None:
+        self._advance()
+        now, due = self._env.now, self._change
+        for _, place, left in self._left:
+            if left <= 0 or self._total[place] > 0:
+                due = min(due, now + max(0.0, left) / self._total[place] if left > 0 else now)
+        if due < self._armed:
+            self._armed, self._token = due, self._token + 1
+            token = self._token
+            self._env.alarm(due - now).callbacks.append(lambda _: self._look() if token == self._token else None)
+
+    def _look(self) -> None:
+        """Sum up what is left, at a change of a price or where a budget may be reached."""
+        now, active = self._env.now, sorted(self._power.active())
+        for client in active:
+            for flow, joules, _ in self._power.flows(client):
+                if joules:
+                    moved = self._moved.get(flow.id, _Moved(flow.started))
+                    all = joules * flow.delivered
+                    self._moved[flow.id] = _Moved(now, all, self._bytes(moved, all, self._of(client)))
+        budgets = [(budget, int(budget.kind == "euros")) for budget in self._accounts.priced]
+        running = [self._running(client) for client in active] if budgets else []
+        totals = self._accounts.totals
+        self._left = [(b, place, b.limit - totals[b.kind] - math.fsum(each[place] for each in running)) for b, place in budgets]
+        self._most = {client: self._rate_of(client) for client in active}
+        self._total = sum(each[0] for each in self._most.values()), sum(each[1] for each in self._most.values())
+        for budget, place, left in self._left:
+            if left <= self._total[place] * slack(now) or left <= 0:
+                self._accounts.exhaust(budget)
+        self._left = [each for each in self._left if not each[0].exhausted]
+        self._since, self._armed = now, math.inf
+        self._change = min((each.next_change(now) for each in self._bills.groups), default=math.inf)
+        if self._env.peek() < math.inf:  # else nothing more happens: the run has stalled
+            self._arm()
+
+
+def _named(amounts: Sequence[float], whose: str = "") -> dict[str, object]:
+    return {f"{whose}{name}": amount for name, amount in zip(("grams", "euros"), amounts, strict=True) if amount}
+
+
+def _energy(rates: Rates, event: Event, joules: float) -> Amounts:
+    """What the joules of a row emit and cost, drawn evenly over its seconds."""
+    if not event.seconds:
+        return joules * rates.carbon.value(event.time) / 3.6e6, joules * rates.energy.value(event.time) / 3.6e6
+    watts, began = joules / event.seconds / 3.6e6, event.time - event.seconds
+    return watts * integral(rates.carbon, began, event.time), watts * integral(rates.energy, began, event.time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import networkx as nx
 import numpy as np
@@ -13,6 +13,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
+from edgefl.fleet.prices import Rates
 from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
@@ -78,6 +79,13 @@ def connected(
     }
 
 
+class Bills(NamedTuple):
+    """The prices of each group of the fleet, and the server's."""
+
+    groups: Sequence[Rates]
+    server: Rates
+
+
 @dataclass(frozen=True)
 class RoundEvaluation:
     """How the model of a round is evaluated, as a part of the round."""
@@ -127,7 +135,8 @@ class Setup:
     # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
-    figures: Sequence[Quantity] = ()  # the user's, charged for each event that adds to them
+    figures: Sequence[Quantity] = ()  # the user's and those of prices, charged for each event that adds to them
+    prices: Bills | None = None
     bandwidth: BandwidthSpec | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
 
