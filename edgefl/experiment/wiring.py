@@ -13,7 +13,7 @@ from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData, evaluation_sizes, load_federated, samples_to_evaluate, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
-from edgefl.fleet.prices import FleetPrices, Prices, own_zone
+from edgefl.fleet.prices import FleetPrices, Prices
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec, NoCodec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
@@ -127,6 +127,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
     server, training = method.objective.server, scenario.training
     if server is None:
         return scenario
+    server_prices = scenario.prices and scenario.prices.server
     alone = TrainingSpec(rounds=training.rounds, cohort=1, local=training.local, engine=training.engine)
     changes = {
         "data": scenario.data.model_copy(update={"clients": 1}),
@@ -137,7 +138,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
-        "prices": scenario.prices and scenario.prices.of_server(),
+        "prices": FleetPrices.model_construct(**vars(server_prices)) if server_prices else None,
     }
     return scenario.model_copy(update=changes)
 
@@ -163,8 +164,8 @@ def bills_of(scenario: Scenario, fleet: FleetAssignment) -> Bills | None:
         return None
     start, base = fleet.start, scenario.prices or FleetPrices()
     each = zip(fleet.prices, fleet.links, fleet.timezone, strict=True)
-    groups = [base.over(own).rates(link, start, own_zone(start, zone)) for own, link, zone in each]
-    return Bills(groups, (base.server or Prices()).rates("server", start, own_zone(start, None)))
+    server = (base.server or Prices()).rates(None, "server", start, None)
+    return Bills([base.rates(own, link, start, zone) for own, link, zone in each], server)
 
 
 def limits_of(scenario: Scenario) -> Limits:

@@ -187,6 +187,7 @@ QUANTITIES: dict[str, Quantity] = {
 }  # fmt: skip
 """All quantities and derived figures by name, in the order of tables; :func:`declare` adds those of users."""
 
+
 def _of_detail(name: str) -> Source:
     return lambda event: float(event.facts[name]) if f'"{name}"' in event.detail else 0.0
 
@@ -200,7 +201,7 @@ PRICED = {
         _Q("server_euros", "€", "cost of the server's energy and traffic, by prices.server", "server's money"),
     )
 }
-"""Of runs with ``prices`` only; the simulation writes them into the details of each row that emits or costs something."""
+"""Of runs with ``prices`` only; the details of each row have what it emits and costs."""
 
 COSTS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 """The quantities that tables and the page's budgets show first, with their headings."""

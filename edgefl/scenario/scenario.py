@@ -14,7 +14,7 @@ from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
-from edgefl.fleet.prices import FleetPrices, Start, own_zone
+from edgefl.fleet.prices import FleetPrices, Start
 from edgefl.input_file import parts_of
 from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Requirement, check
@@ -183,27 +183,24 @@ class Scenario(Options):
         ]
 
     def _check_prices(self) -> None:
-        start = self.start and datetime.fromisoformat(self.start)
-        base = self.prices or FleetPrices()
-        found = {f"fleet.{number}.": (base.over(group.prices), group) for number, group in enumerate(self.fleet)}
-        if base.server is not None:
-            found["prices.server."] = (base.server, self.fleet[0])
-        for place, (prices, group) in found.items():
-            if start is None and prices.follows_the_clock():
-                raise UserError("expected when the run begins, because prices follow the clock", field="start")
-            links = prices.traffic if isinstance(prices.traffic, dict) else {}
-            for name in links if place.startswith("fleet") else ():
+        start, base = self.start and datetime.fromisoformat(self.start), self.prices or FleetPrices()
+        for index, group in enumerate(self.fleet):
+            own = group.prices is not None
+            with errors_at(f"fleet.{index}.prices" if own else "prices"):
+                base.rates(group.prices, group.link, start or None, group.timezone)
+        for each in (base, *(group.prices for group in self.fleet)):
+            for name in each.traffic if each is not None and isinstance(each.traffic, dict) else ():
                 if name not in self.network.links:
-                    raise UserError(f"no link '{name}' in network.links", field="prices.traffic")
-            with errors_at(place.rstrip(".")):
-                prices.rates(group.link, start or None, own_zone(start or None, group.timezone))
+                    raise UserError(f"no link '{name}'; {nearest(name, self.network.links)}", field="prices.traffic")
+        with errors_at("prices.server"):
+            (base.server or FleetPrices()).rates(None, "server", start or None, None)
+        for name in [name for name in PRICED if name in self.budgets.limits() and name not in self.priced]:
+            raise UserError(f"expected prices, which runs charge {name} by", field=f"budgets.{name}")
 
     def _check_lists(self) -> None:
         self._check_prices()
-        for name in [name for name in PRICED if name in self.budgets.limits() and name not in self.priced]:
-            raise UserError(f"expected prices, which runs charge {name} by", field=f"budgets.{name}")
         known = [*BudgetSpec.model_fields, *(each.name for each in self.quantities if each.limit)]
-        if len(self.quantities) - len(self.priced) == len(self.figures):  # else a file of a run directory is not executed
+        if len(self.quantities) - len(self.priced) == len(self.figures):  # else it is not executed
             for name in self.budgets.model_extra or ():
                 if name not in known:
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")

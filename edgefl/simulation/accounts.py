@@ -106,12 +106,13 @@ class Accounts:
 
     def check(self) -> None:
         for budget in self._limits.budgets:
-            if not budget.exhausted and budget.kind not in PRICED and not at_most(self.totals[budget.kind], budget.limit):
+            summed = budget.kind not in PRICED and not budget.exhausted
+            if summed and not at_most(self.totals[budget.kind], budget.limit):
                 self.exhaust(budget)
 
     @property
     def priced(self) -> list[Budget]:
-        """The budgets in grams and euros that are not exhausted, which a :class:`~edgefl.simulation.power.Meter` checks."""
+        """The budgets in grams and euros that are left; :class:`~edgefl.simulation.power.Meter` checks them."""
         return [each for each in self._limits.budgets if each.kind in PRICED and not each.exhausted]
 
     def exhaust(self, budget: Budget) -> None:

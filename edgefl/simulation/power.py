@@ -2,11 +2,12 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.fleet import (
     DeviceProfile,
@@ -16,9 +17,10 @@ from edgefl.fleet import (
     promotion_joules,
     tail_joules,
     transfer_joules,
+    value,
 )
 from edgefl.fleet.battery import Charges
-from edgefl.fleet.prices import Rates, integral
+from edgefl.fleet.prices import Rates
 from edgefl.network.flow import Flow, Network
 from edgefl.record.events import Event, detail
 from edgefl.record.summary import BatteryUse
@@ -145,8 +147,8 @@ class Power:
         if (drain := self._drains.get(client)) is not None:
             yield drain.watts, drain.since
         if client in self._quiet:
-            seconds = self._device(client).power.radio.tail.seconds
-            yield tail_joules(self._device(client), seconds) / seconds, self._quiet[client][0]
+            tail = self._device(client).power.radio.tail
+            yield 0.0 if tail is None else value(tail.watts), self._quiet[client][0]
         for flow in self._flows[client]:
             yield transfer_joules(self._device(client), flow.tag.direction, 1.0, 0.0), flow.started
 
@@ -235,17 +237,16 @@ class Power:
         self._dying = -1
 
 
-Amounts = tuple[float, float]
-"""Grams and euros."""
+Amounts = NDArray[np.float64]
+"""Grams and euros, shape ``[2]``."""
 
 
-@dataclass
-class _Moved:
+class _Moved(NamedTuple):
     """What a transfer's bytes emitted and cost until the last change of a price, and their joules."""
 
     since: float
     joules: float = 0.0
-    amounts: tuple[float, float] = (0.0, 0.0)
+    amounts: Amounts = np.zeros(2)
 
 
 class Meter:
@@ -261,44 +262,49 @@ class Meter:
         self._env, self._bills, self._fleet, self._power, self._accounts = env, bills, fleet, power, accounts
         self._moved: dict[int, _Moved] = {}  # by the number of the flow
         self._most: dict[int, Amounts] = {}  # what each client's activities add in a second, or more
-        self._total = 0.0, 0.0  # their sum
+        self._total = np.zeros(2)  # their sum
         self._left: list[tuple[Budget, int, float]] = []  # each budget, its place in amounts, and what is left, or less
         self._since, self._change, self._armed, self._token = 0.0, math.inf, math.inf, 0
+        self.breakdown: dict[str, dict[str, dict[str, float]]] = {}
         power.meter = self
         self._look()
 
     def priced(self, event: Event) -> Event:
         """The row, with what it emits and costs in its details."""
-        facts: dict[str, object] = {}
+        facts: dict[str, float] = {}
         if event.kind == "server":
             facts = _named(_energy(self._bills.server, event, event.facts["joules"]), "server_")
         elif event.kind in ("transfer_end", "transfer_drop"):
             facts = self._transfer(event)
         elif event.client >= 0 and event.joules and event.kind != "work":
-            facts = self._charged(_energy(self._of(event.client), event, event.joules))
-        if not facts:
-            return event
+            phase = event.kind.partition("_")[0]
+            facts = self._charged(event.client, {phase: _energy(self._of(event.client), event, event.joules)})
         text = detail(**facts)
-        return event._replace(detail=f"{event.detail[:-1]}, {text[1:]}" if event.detail else text)
+        return event._replace(detail=f"{event.detail[:-1]}, {text[1:]}" if event.detail else text) if facts else event
 
-    def _transfer(self, event: Event) -> dict[str, object]:
-        ends, server = (event.source, event.target), self._bills.server
-        price = server.up if ends[0] == "server" else server.down if ends[1] == "server" else 0.0
+    def _transfer(self, event: Event) -> dict[str, float]:
+        server = self._bills.server
+        price = server.up if event.source == "server" else server.down if event.target == "server" else 0.0
         facts = _named((0.0, event.bytes / 1e9 * price), "server_")
         if event.client < 0:
             return facts
         rates, profile = self._of(event.client), self._fleet.profile_of(event.client)
         way: Direction = "up" if event.item == "up" else "down"
-        full = transfer_joules(profile, way, event.seconds, event.bytes)
-        share = event.joules / full if full else 1.0  # of a battery that ran empty
-        by_time = _energy(rates, event, transfer_joules(profile, way, event.seconds, 0.0))
+        by_time, by_bytes = (transfer_joules(profile, way, *of) for of in ((event.seconds, 0.0), (0.0, event.bytes)))
         moved = self._moved.pop(event.flow, _Moved(event.time - event.seconds))
-        by_bytes = self._bytes(moved, transfer_joules(profile, way, 0.0, event.bytes), rates)
-        traffic = 0.0, event.bytes / 1e9 * getattr(rates, way)
-        each = zip(by_time, by_bytes, traffic, strict=True)
-        return facts | self._charged([share * (time + bytes) + other for time, bytes, other in each])
+        energy = _energy(rates, event, by_time) + self._bytes(moved, by_bytes, rates)
+        if event.joules < by_time + by_bytes:  # its battery ran empty
+            energy *= event.joules / (by_time + by_bytes)
+        traffic = np.array([0.0, event.bytes / 1e9 * getattr(rates, way)])
+        return facts | self._charged(event.client, {f"{way}load": energy, "traffic": traffic})
 
-    def _charged(self, amounts: Sequence[float]) -> dict[str, object]:
+    def _charged(self, client: int, by_phase: Mapping[str, Amounts]) -> dict[str, float]:
+        amounts: Amounts = np.sum(list(by_phase.values()), axis=0)
+        parts = [("by_phase", phase, each) for phase, each in by_phase.items()]
+        for kind, key, both in [*parts, ("by_client", str(client), amounts)]:
+            for name, amount in _named(both).items():
+                sums = self.breakdown.setdefault(name, {"by_phase": {}, "by_client": {}})[kind]
+                sums[key] = sums.get(key, 0.0) + amount
         self._left = [(budget, place, left - max(0.0, amounts[place])) for budget, place, left in self._left]
         self._arm()
         return _named(amounts)
@@ -308,42 +314,35 @@ class Meter:
 
     def _bytes(self, moved: _Moved, joules: float, rates: Rates) -> Amounts:
         """What a transfer's bytes have emitted and cost, of whose joules those since the last change have one price."""
-        moment, rest = (moved.since + self._env.now) / 2, (joules - moved.joules) / 3.6e6
-        carbon, energy = moved.amounts
-        return carbon + rest * rates.carbon.value(moment), energy + rest * rates.energy.value(moment)
+        return moved.amounts + (joules - moved.joules) * rates.of_joule((moved.since + self._env.now) / 2)
 
     def changed(self, client: int) -> None:
         """The activities of a client have changed, or the capacity of their links."""
         self._advance()
-        before, own = self._most.get(client, (0.0, 0.0)), self._rate_of(client)
-        self._most[client] = own
-        self._total = self._total[0] + own[0] - before[0], self._total[1] + own[1] - before[1]
+        before, self._most[client] = self._most.get(client, 0.0), self._rate_of(client)
+        self._total = self._total + self._most[client] - before
         self._arm()
 
     def _rate_of(self, client: int) -> Amounts:
         if not self._left:
-            return 0.0, 0.0
-        rates, now = self._of(client), self._env.now
-        carbon, energy = rates.carbon.value(now) / 3.6e6, rates.energy.value(now) / 3.6e6
-        watts = sum(each for each, _ in self._power.drawn(client))
-        grams, euros = watts * carbon, watts * energy
+            return np.zeros(2)
+        rates = self._of(client)
+        price = rates.of_joule(self._env.now)
+        most: Amounts = sum(watts for watts, _ in self._power.drawn(client)) * price
         for flow, joules, bytes in self._power.flows(client):
-            grams += max(0.0, joules * carbon * bytes)
-            euros += max(0.0, (joules * energy + getattr(rates, flow.tag.direction) / 1e9) * bytes)
-        return grams, euros
+            traffic = np.array([0.0, getattr(rates, flow.tag.direction) / 1e9])
+            most += bytes * np.maximum(joules * price + traffic, 0.0)
+        return most
 
     def _running(self, client: int) -> Amounts:
         """What the client's activities in progress have emitted and cost so far."""
-        rates, now = self._of(client), self._env.now
-        spans = list(self._power.drawn(client))
-        grams, euros = (
-            sum(watts * integral(each, since, now) for watts, since in spans) / 3.6e6 for each in rates[:2]
-        )
+        rates, found = self._of(client), np.zeros(2)
+        for watts, since in self._power.drawn(client):
+            found += watts * rates.of_watt(since, self._env.now)
         for flow, joules, _ in self._power.flows(client):
-            moved = self._moved.get(flow.id, _Moved(flow.started))
-            carbon, energy = self._bytes(moved, joules * flow.delivered, rates)
-            grams, euros = grams + carbon, euros + energy + flow.delivered / 1e9 * getattr(rates, flow.tag.direction)
-        return grams, euros
+            found += self._bytes(self._moved.get(flow.id, _Moved(flow.started)), joules * flow.delivered, rates)
+            found[1] += flow.delivered / 1e9 * getattr(rates, flow.tag.direction)
+        return found
 
     def _advance(self) -> None:
         seconds, self._since = self._env.now - self._since, self._env.now
@@ -351,47 +350,46 @@ class Meter:
 
     def _arm(self) -> None:
         self._advance()
-        now, due = self._env.now, self._change
+        due = self._change
         for _, place, left in self._left:
             if left <= 0 or self._total[place] > 0:
-                due = min(due, now + max(0.0, left) / self._total[place] if left > 0 else now)
+                due = min(due, self._env.now + (left / self._total[place] if left > 0 else 0.0))
         if due < self._armed:
             self._armed, self._token = due, self._token + 1
-            token = self._token
-            self._env.alarm(due - now).callbacks.append(lambda _: self._look() if token == self._token else None)
+            token, alarm = self._token, self._env.alarm(due - self._env.now)
+            alarm.callbacks.append(lambda _: self._look() if token == self._token else None)
 
     def _look(self) -> None:
         """Sum up what is left, at a change of a price or where a budget may be reached."""
         now, active = self._env.now, sorted(self._power.active())
         for client in active:
             for flow, joules, _ in self._power.flows(client):
-                if joules:
-                    moved = self._moved.get(flow.id, _Moved(flow.started))
-                    all = joules * flow.delivered
-                    self._moved[flow.id] = _Moved(now, all, self._bytes(moved, all, self._of(client)))
-        budgets = [(budget, int(budget.kind == "euros")) for budget in self._accounts.priced]
-        running = [self._running(client) for client in active] if budgets else []
-        totals = self._accounts.totals
-        self._left = [(b, place, b.limit - totals[b.kind] - math.fsum(each[place] for each in running)) for b, place in budgets]
+                moved, drawn = self._moved.get(flow.id, _Moved(flow.started)), joules * flow.delivered
+                self._moved[flow.id] = _Moved(now, drawn, self._bytes(moved, drawn, self._of(client)))
+        budgets, self._left = [(budget, int(budget.kind == "euros")) for budget in self._accounts.priced], []
+        running = np.sum([self._running(client) for client in active if budgets] or np.zeros((1, 2)), axis=0)
+        for budget, place in budgets:
+            self._left.append((budget, place, budget.limit - self._accounts.totals[budget.kind] - running[place]))
         self._most = {client: self._rate_of(client) for client in active}
-        self._total = sum(each[0] for each in self._most.values()), sum(each[1] for each in self._most.values())
+        self._total = np.sum(list(self._most.values()) or np.zeros((1, 2)), axis=0)
         for budget, place, left in self._left:
-            if left <= self._total[place] * slack(now) or left <= 0:
+            if left <= max(0.0, self._total[place] * slack(now)):
                 self._accounts.exhaust(budget)
         self._left = [each for each in self._left if not each[0].exhausted]
         self._since, self._armed = now, math.inf
-        self._change = min((each.next_change(now) for each in self._bills.groups), default=math.inf)
+        prices = [price for rates in self._bills.groups for price in (rates.carbon, rates.energy)]
+        self._change = min((price.next_change(now) for price in prices), default=math.inf)
         if self._env.peek() < math.inf:  # else nothing more happens: the run has stalled
             self._arm()
 
 
-def _named(amounts: Sequence[float], whose: str = "") -> dict[str, object]:
-    return {f"{whose}{name}": amount for name, amount in zip(("grams", "euros"), amounts, strict=True) if amount}
+def _named(amounts: Iterable[float], whose: str = "") -> dict[str, float]:
+    both = zip(("grams", "euros"), map(float, amounts), strict=True)
+    return {f"{whose}{name}": amount for name, amount in both if amount}
 
 
 def _energy(rates: Rates, event: Event, joules: float) -> Amounts:
     """What the joules of a row emit and cost, drawn evenly over its seconds."""
     if not event.seconds:
-        return joules * rates.carbon.value(event.time) / 3.6e6, joules * rates.energy.value(event.time) / 3.6e6
-    watts, began = joules / event.seconds / 3.6e6, event.time - event.seconds
-    return watts * integral(rates.carbon, began, event.time), watts * integral(rates.energy, began, event.time)
+        return joules * rates.of_joule(event.time)
+    return joules / event.seconds * rates.of_watt(event.time - event.seconds, event.time)
