@@ -127,7 +127,8 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
     server, training = method.objective.server, scenario.training
     if server is None:
         return scenario
-    server_prices = scenario.prices and scenario.prices.server
+    base = scenario.prices or FleetPrices()
+    priced = [name for name in ("carbon", "energy", "traffic") if getattr(base, name) is not None]
     alone = TrainingSpec(rounds=training.rounds, cohort=1, local=training.local, engine=training.engine)
     changes = {
         "data": scenario.data.model_copy(update={"clients": 1}),
@@ -138,7 +139,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
-        "prices": FleetPrices.model_construct(**vars(server_prices)) if server_prices else None,
+        "prices": FleetPrices.model_construct(**{name: getattr(base.server, name, None) or 0.0 for name in priced}),
     }
     return scenario.model_copy(update=changes)
 

@@ -153,11 +153,14 @@ def _checked_time(text: str) -> str:
     return text
 
 
+_Time = Annotated[str, AfterValidator(_checked_time)]
+
+
 class HoursSpec(Options):
     """A tariff by the local hour."""
 
-    hours: dict[Annotated[str, AfterValidator(_checked_time)], EnergyPrice] = Field(
-        min_length=1, description="Each price by the local time from which it holds: {'06:00': 0.34 €/kWh, …}."
+    hours: dict[_Time, EnergyPrice] = Field(
+        min_length=1, description="Each value by the local time from which it holds: {'06:00': 0.34 €/kWh, …}."
     )
     timezone: TimeZone | None = Field(None, description="Their time zone; null: that of the entry of the fleet.")
 
@@ -166,6 +169,14 @@ class HoursSpec(Options):
         steps = sorted((3600 * clock[text][0] + 60 * clock[text][1], price) for text, price in self.hours.items())
         times, values = [time for time, _ in steps], [price for _, price in steps]
         return LocalHours(times, values, zone_of(self.timezone) if self.timezone else zone, start)
+
+
+class CarbonHours(HoursSpec):
+    """The CO2 of a grid by the local hour."""
+
+    hours: dict[_Time, CarbonIntensity] = Field(
+        min_length=1, description="Each value by the local time from which it holds: {'12:00': 165 g/kWh, …}."
+    )
 
 
 def _form(value: Any) -> str:
@@ -189,6 +200,7 @@ class Ways(Options):
 _FORM, _FILE = Discriminator(_form), BeforeValidator(_named)
 _Series = Annotated[SeriesSpec, Tag("file")]
 _Hours = Annotated[HoursSpec, Tag("hours")]
+_CarbonHours = Annotated[CarbonHours, Tag("hours")]
 _Way = Annotated[TrafficPrice, Tag("number")] | Annotated[Ways, Tag("ways")]
 
 
@@ -212,8 +224,8 @@ class Rates(NamedTuple):
 class Prices(Options):
     """What energy emits and costs, and what traffic costs."""
 
-    carbon: Annotated[Annotated[CarbonIntensity, Tag("number")] | _Series, _FORM, _FILE] | None = Field(
-        None, description="CO2 of the grid, such as 400 g/kWh, or a CSV file."
+    carbon: Annotated[Annotated[CarbonIntensity, Tag("number")] | _Series | _CarbonHours, _FORM, _FILE] | None = Field(
+        None, description="CO2 of the grid, such as 400 g/kWh, a CSV file, or by local hours."
     )
     energy: Annotated[Annotated[EnergyPrice, Tag("number")] | _Series | _Hours, _FORM, _FILE] | None = Field(
         None, description="Of a kWh, such as 0.32 €/kWh, a CSV file, or a tariff by local hours."

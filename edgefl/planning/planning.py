@@ -1,5 +1,6 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -208,18 +209,16 @@ def plan_starts(
     """Return the result of each method's seed at each start, without training: all its rounds, or the first ones."""
     chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
     costs = step_costs(scenario, [method.label for method in chosen])
-    found: dict[datetime, dict[str, list[SeedResult]]] = {
-        start: {each.label: [] for each in chosen} for start in starts
-    }
+    found: dict[datetime, dict[str, list[SeedResult]]] = {}
     for start in starts:
         moved = with_overrides(scenario, [f"start={start.isoformat()}"])
-        for number in scenario.seeds if seed is None else [seed]:
-            for method in chosen:
-                own = costs[method.label]
-                there, world = world_for(moved, world_of(moved, number), own.method)
-                setup = setup_of(there, method, world, own, learner=NeutralLearner(), trains=False, listeners=())
-                outcome = simulate_run(replace(setup, rounds=min(rounds or setup.rounds, setup.rounds)))
-                found[start][method.label].append(summarise(outcome, number, block_wise=False))
+        for number, method in itertools.product(scenario.seeds if seed is None else [seed], chosen):
+            own = costs[method.label]
+            there, world = world_for(moved, world_of(moved, number), own.method)
+            setup = setup_of(there, method, world, own, learner=NeutralLearner(), trains=False, listeners=())
+            outcome = simulate_run(replace(setup, rounds=min(rounds or setup.rounds, setup.rounds)))
+            results = found.setdefault(start, {}).setdefault(method.label, [])
+            results.append(summarise(outcome, number, block_wise=False))
     return found
 
 

@@ -74,7 +74,9 @@ def measures(rows: Sequence[Row], behind: Sequence[Column] | None = None) -> lis
 
 def costs(rows: Sequence[Row]) -> list[Column]:
     """Time, traffic and energy; CO2 and money of runs with prices."""
-    heads = COSTS | {each.name: each.head for each in PRICED.values() if each.limit and rows[0][each.name]}
+    heads = COSTS | {
+        each.name: each.head for each in PRICED.values() if each.limit and any(row[each.name] for row in rows)
+    }
     return [figures(name, [row[kind] for row in rows], kind, kind) for kind, name in heads.items()]
 
 

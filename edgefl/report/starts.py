@@ -36,7 +36,7 @@ def starts_between(start: str | None, hours: str) -> list[datetime]:
     begin, end = (parse(each, "seconds") / 3600 for each in (first, last)) if dots else (0.0, 0.0)
     if not (0 <= begin < end and begin.is_integer() and end.is_integer()):
         raise UserError(f"expected hours after the start, such as 0h..24h, found {hours}", file="--start")
-    return [datetime.fromisoformat(start) + timedelta(hours=each) for each in range(int(begin), int(end))]
+    return [datetime.fromisoformat(str(start)) + timedelta(hours=each) for each in range(int(begin), int(end))]
 
 
 class _Measure(NamedTuple):
@@ -62,6 +62,8 @@ def _measures(starts: Starts) -> list[_Measure]:
     every = [seed for of in starts.values() for seeds in of.values() for seed in seeds]
     first, metric = every[0], every[0].metric.metric
     priced = [each for each in PRICED.values() if at(first, each.name) is not None]
+    if not priced:
+        raise UserError("expected a scenario with prices", file="--start")
     found = [_Measure("time", "seconds", "seconds", ["seconds"])]
     found += [_Measure(each.head, each.unit, each.name, [each.name], cost=True) for each in priced]
     if any(each.metric.final is not None for each in every):
