@@ -11,7 +11,7 @@ from edgefl.record.summary import read_run
 from edgefl.record.tables import read_events
 from edgefl.rerun.verify import verify
 
-START = "2026-06-10T00:00:00Z"
+from ..small_runs import SMALL
 
 
 @pytest.fixture
@@ -26,13 +26,18 @@ def priced(small, tmp_path):
     def ended(idle=100.0, compute=100.0, active=0.0, megabyte=0.0, **changes):
         way = {"active": active, "energy_per_megabyte": megabyte}
         radio = {"down": way, "up": way, "promotion": 0, "tail": None}
-        device = {"profile": "pc-cpu-8core", "count": 1, "link": "slow",
-                  "overrides": {"power": {"idle": idle, "compute": compute, "radio": radio}}}  # fmt: skip
-        slow = {"slow": {"down": "100 bit/s", "up": "80 bit/s"}}
-        given = {"data__clients": 1, "data__partition": "iid", "training__cohort": 1, "training__rounds": 10_000,
-                 "targets": [], "fleet": [device], "network__links": slow, "stop": "budget", "start": START,
-                 "cost": {"kind": "seconds", "methods": {"fedavg": {"low": 777, "high": 777}}},
-                 "prices": {"carbon": "carbon.csv", "energy": {"file": "energy.csv", "column": "€"}}}  # fmt: skip
+        power = {"idle": idle, "compute": compute, "radio": radio}
+        given = {
+            "data": {**SMALL["data"], "clients": 1, "partition": {"kind": "iid"}},
+            "training": {**SMALL["training"], "cohort": 1, "rounds": 10_000},
+            "fleet": [{"profile": "laptop-8-core", "count": 1, "link": "slow", "overrides": {"power": power}}],
+            "network__links": {"slow": {"down": "100 bit/s", "up": "80 bit/s"}},
+            "cost": {"kind": "seconds", "methods": {"fedavg": {"low": 777, "high": 777}}},
+            "start": "2026-06-10T00:00:00Z",
+            "prices": {"carbon": f"{tmp_path}/carbon.csv", "energy": {"file": f"{tmp_path}/energy.csv", "column": "€"}},
+            "targets": [],
+            "stop": "budget",
+        }
         folder = run(small(**given | changes), out=tmp_path / "run", train=False)
         return read_run(folder)[1].methods["fedavg"][0], folder
 
@@ -101,7 +106,9 @@ def test_prices_need_a_start_and_budgets_need_prices(changes, field, priced):
 def test_the_hours_of_a_day(small, tmp_path, capsys):
     rows = [f"2026-06-10 {hour:02}:00:00,{100 + 10 * abs(hour - 2)}" for hour in range(24)]
     (tmp_path / "day.csv").write_text("\n".join(["Datetime (UTC),gCO₂eq/kWh (direct)", *rows]), encoding="utf-8")
-    scenario = small(start="2026-06-10T02:00:00+02:00", prices={"carbon": "day.csv", "traffic": 5}, seeds=[0, 1])
+    scenario = small(
+        start="2026-06-10T02:00:00+02:00", prices={"carbon": f"{tmp_path}/day.csv", "traffic": 5}, seeds=[0, 1]
+    )
     folder = run(scenario, out=tmp_path / "run")
     assert main(["replay", str(folder), "--start", "0h..4h", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
