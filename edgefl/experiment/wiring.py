@@ -13,7 +13,7 @@ from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData, evaluation_sizes, load_federated, samples_to_evaluate, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
-from edgefl.fleet.prices import FleetPrices, Prices
+from edgefl.fleet.prices import Bills, FleetPrices, Prices
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec, NoCodec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
@@ -35,7 +35,7 @@ from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, RoundOverhead, SecondsCost
 from edgefl.simulation.presence import timed
 from edgefl.simulation.protocols.synchronous import SynchronousSpec
-from edgefl.simulation.setup import Bills, RoundEvaluation, Setup, connected
+from edgefl.simulation.setup import RoundEvaluation, Setup, connected
 from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner

@@ -221,6 +221,13 @@ class Rates(NamedTuple):
         return np.array([integral(self.carbon, begin, end), integral(self.energy, begin, end)]) / 3.6e6
 
 
+class Bills(NamedTuple):
+    """The prices of each group of the fleet, and the server's."""
+
+    groups: Sequence[Rates]
+    server: Rates
+
+
 class Prices(Options):
     """What energy emits and costs, and what traffic costs."""
 

@@ -20,13 +20,12 @@ from edgefl.fleet import (
     value,
 )
 from edgefl.fleet.battery import Charges
-from edgefl.fleet.prices import Rates
+from edgefl.fleet.prices import Bills, Rates
 from edgefl.network.flow import Flow, Network
 from edgefl.record.events import Event, detail
 from edgefl.record.summary import BatteryUse
 from edgefl.simulation.accounts import Accounts, Budget
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.setup import Bills
 from edgefl.units import slack
 
 Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import networkx as nx
 import numpy as np
@@ -13,7 +13,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
-from edgefl.fleet.prices import Rates
+from edgefl.fleet.prices import Bills
 from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
@@ -77,13 +77,6 @@ def connected(
         "timeouts": network.transport.timeouts,
         "capacity_changes": client_links or ClientLinks(network.links, links, seed),
     }
-
-
-class Bills(NamedTuple):
-    """The prices of each group of the fleet, and the server's."""
-
-    groups: Sequence[Rates]
-    server: Rates
 
 
 @dataclass(frozen=True)
