@@ -139,9 +139,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
-        "prices": FleetPrices.model_construct(
-            None, **{name: getattr(base.server, name, None) or 0.0 for name in priced}
-        ),
+        "prices": FleetPrices.model_validate({name: getattr(base.server, name, None) or 0.0 for name in priced}),
     }
     return scenario.model_copy(update=changes)
 
