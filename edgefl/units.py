@@ -39,10 +39,17 @@ UNITS: dict[str, dict[str, float]] = {
     "flops_per_second": {**_scaled("FLOP/s", _DECIMAL), **_scaled("FLOPS", _DECIMAL)},
     "joules": {"mJ": 1e-3, **_scaled("J", _DECIMAL), "mWh": 3.6, "Wh": 3600.0, "kWh": 3.6e6},
     "watts": {"mW": 1e-3, **_scaled("W", _DECIMAL)},
-}
+    "grams_per_kwh": {"g/kWh": 1.0, "kg/kWh": 1e3, "g/MWh": 1e-3, "kg/MWh": 1.0, "t/MWh": 1e3},
+    "euros_per_kwh": {f"{name}/{unit}": scale * each for name, scale in (("€", 1.0), ("EUR", 1.0), ("ct", 0.01))
+                      for unit, each in (("kWh", 1.0), ("MWh", 1e-3))},
+    "euros_per_gb": {f"{name}/{unit}": scale * each for name, scale in (("€", 1.0), ("EUR", 1.0), ("ct", 0.01))
+                     for unit, each in (("GB", 1.0), ("MB", 1e3), ("TB", 1e-3))},
+    "grams": {"mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6},
+    "euros": {"€": 1.0, "EUR": 1.0, "ct": 0.01},
+}  # fmt: skip
 """The units of each dimension, with their values in base units."""
 
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\W_\d]\D*?)?\s*")
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*((?:[^\W_\d]|€)\D*?)?\s*")
 
 
 def parse(value: object, dimension: str) -> float:
@@ -156,6 +163,8 @@ def _sizes(unit: str, dimension: str) -> list[float]:
 _EXAMPLES = {
     "seconds": "20 ms", "bytes": "500 MB", "bits_per_second": "40 Mbit/s", "bytes_per_second": "25.6 GB/s",
     "flops": "5 TFLOP", "flops_per_second": "35 GFLOP/s", "joules": "5 kJ", "watts": "12.7 W",
+    "grams_per_kwh": "400 g/kWh", "euros_per_kwh": "0.32 €/kWh", "euros_per_gb": "5 €/GB", "grams": "60 g",
+    "euros": "0.15 €",
 }  # fmt: skip
 
 _READ_ONLY = re.compile(r"days?|mWh|.*bps|.*FLOPS")
@@ -295,3 +304,8 @@ BatteryJoules = Annotated[float, _validator("joules", _below((1e3, "Wh"), (1.5e4
 RadioJoules = Annotated[float, _validator("joules", _from(20, "mJ")), Field(ge=0)]
 Watts = Annotated[float, _validator("watts", _from(1000, "mW")), Field(ge=0)]
 RadioWatts = Annotated[float, _validator("watts", _from(20, "mW")), Field(ge=0)]
+CarbonIntensity = Annotated[float, _validator("grams_per_kwh")]
+EnergyPrice = Annotated[float, _validator("euros_per_kwh")]
+TrafficPrice = Annotated[float, _validator("euros_per_gb")]
+Grams = Annotated[float, _validator("grams")]
+Euros = Annotated[float, _validator("euros")]

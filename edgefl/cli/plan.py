@@ -66,6 +66,12 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         False, "Also time a few local steps of each method: how long does this machine train the scenario?", "--here"
     ),
     device: Device = "auto",
+    start: str | None = option(
+        None,
+        "Simulate all rounds, or --rounds, at each full hour after the scenario's start: grams and euros by the hour.",
+        "--start",
+        metavar="0h..24h",
+    ),
     power: float = option(0.8, "With --seeds-for: the probability to decide the difference."),
     trust: Trust = False,
     as_json: Json = False,
@@ -82,6 +88,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "published": ["scenario", "changes", "method", "rounds", "seed", "on", "as_json"],
         "here": ["scenario", "changes", "method", "rounds", "seed", "device", "as_json"],
     }
+    modes["start"] = ["scenario", "changes", "method", "rounds", "seed", "as_json"]
     needs = {"on": ["published"], "device": ["here"]}
     check_options(context, modes, {**needs, "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
@@ -89,6 +96,17 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     if condition is not None:
         _print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
+        return
+    if start is not None:
+        with quiet(as_json):
+            from edgefl.planning.planning import plan_starts
+            from edgefl.report.starts import starts_between, starts_table
+            from edgefl.scenario import load_scenario
+
+            own = load_scenario(scenario, changes or ())
+            hours = starts_between(own.start, start)
+            table = starts_table(plan_starts(own, hours, methods=method, rounds=rounds, seed=seed))
+        say(table.json(), nl=False) if as_json else show(table)
         return
     paths = RunPaths(user_path(scenario))
     if paths.summary.is_file():

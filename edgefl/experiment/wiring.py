@@ -13,6 +13,7 @@ from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData, evaluation_sizes, load_federated, samples_to_evaluate, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, FleetGroup, assign
+from edgefl.fleet.prices import Bills, FleetPrices, Prices
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec, NoCodec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
@@ -90,7 +91,7 @@ def step_costs(
 
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
     """Return the fleet and shards of a seed; without ``data``, only the shards' sizes are computed."""
-    fleet = assign(scenario.fleet, scenario.data.clients, seed)
+    fleet = assign(scenario.fleet, scenario.data.clients, seed, start=scenario.start)
     links = client_links_of(scenario, fleet, seed)
     if data is None:
         with errors_at("data"):
@@ -126,6 +127,8 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
     server, training = method.objective.server, scenario.training
     if server is None:
         return scenario
+    base = scenario.prices or FleetPrices()
+    priced = [name for name in ("carbon", "energy", "traffic") if getattr(base, name) is not None]
     alone = TrainingSpec(rounds=training.rounds, cohort=1, local=training.local, engine=training.engine)
     changes = {
         "data": scenario.data.model_copy(update={"clients": 1}),
@@ -136,6 +139,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
+        "prices": FleetPrices.model_validate({name: getattr(base.server, name, None) or 0.0 for name in priced}),
     }
     return scenario.model_copy(update=changes)
 
@@ -145,7 +149,7 @@ def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[S
     there = scenario_for(scenario, method)
     if there is scenario:
         return scenario, world
-    fleet = assign(there.fleet, 1, world.seed)
+    fleet = assign(there.fleet, 1, world.seed, start=there.start)
     links = client_links_of(there, fleet, world.seed)
     return there, SharedWorld(world.seed, fleet, links, world.samples.sum(keepdims=True), Facts())
 
@@ -153,6 +157,16 @@ def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[S
 def client_links_of(scenario: Scenario, fleet: FleetAssignment, seed: int) -> ClientLinks:
     """Return the capacities of the clients' links of a seed."""
     return ClientLinks(scenario.network.links, [str(name) for name in fleet.link_names()], seed)
+
+
+def bills_of(scenario: Scenario, fleet: FleetAssignment) -> Bills | None:
+    """Return the prices of each group of the fleet and of the server; ``None`` without prices."""
+    if not scenario.priced:
+        return None
+    start, base = fleet.start, scenario.prices or FleetPrices()
+    each = zip(fleet.prices, fleet.links, fleet.timezone, strict=True)
+    server = (base.server or Prices()).rates(None, "server", start, None)
+    return Bills([base.rates(own, link, start, zone) for own, link, zone in each], server)
 
 
 def limits_of(scenario: Scenario) -> Limits:
@@ -230,6 +244,7 @@ def setup_of(
         failures=timed(scenario.failures),
         listeners=listeners,
         figures=tuple(scenario.quantities),
+        prices=bills_of(scenario, world.fleet),
         overhead=scenario.round_overhead,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,6 +17,7 @@ from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.changed_profile import DURATIONS, RATES, in_mode, scaled_compute, scaled_kinds, slower, unconfirmed
 from edgefl.fleet.figure import scaled, value
 from edgefl.fleet.library import load_profile, note_doubtful
+from edgefl.fleet.prices import Prices, TimeZone
 from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
@@ -155,6 +157,10 @@ class FleetGroup(Options):
         le=1,
         description="The largest part of a model that its devices train, for methods that send parts of a model.",
     )
+    prices: Prices | None = Field(None, description="Its own grid and traffic, in place of those of `prices`.")
+    timezone: TimeZone | None = Field(
+        None, description="Its local clock, for tariffs and daily availability; null: that of `start`."
+    )
     pace: float = Field(
         1.0, ge=1e-6, le=1e6, description="Factor on all seconds that the device computes; 2: twice as slow."
     )
@@ -239,6 +245,9 @@ class FleetAssignment:
     dropout: tuple[float, ...] = ()  # for each group the probability that a device drops out of a round; empty: 0
     # for each group the largest part of a model that its devices train; empty: the whole model
     capacity: tuple[float, ...] = ()
+    prices: tuple[Prices | None, ...] = ()  # of each group's own
+    timezone: tuple[str | None, ...] = ()  # of each group
+    start: datetime | None = None  # when the run begins, if its scenario says so
 
     def profile_of(self, client: int) -> DeviceProfile:
         return self.profiles[int(self.group[client])]
@@ -248,7 +257,9 @@ class FleetAssignment:
         return np.array(self.links, np.str_)[self.group]
 
 
-def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None) -> FleetAssignment:
+def assign(
+    groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None, start: str | None = None
+) -> FleetAssignment:
     """Distribute the groups over the clients.
 
     Counts are exact (largest remainder, earlier groups first among equals). Clients that no group names are shuffled by
@@ -279,6 +290,9 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
         availability=tuple(group.availability for _, group in kinds),
         dropout=tuple(group.dropout for _, group in kinds),
         capacity=tuple(group.capacity for _, group in kinds),
+        prices=tuple(group.prices for _, group in kinds),
+        timezone=tuple(group.timezone for _, group in kinds),
+        start=None if start is None else datetime.fromisoformat(start),
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.assignment import FleetAssignment
-from edgefl.fleet.availability import Always, Windows
+from edgefl.fleet.availability import DAY, Always, Diurnal, Windows
+from edgefl.fleet.prices import local_seconds
 from edgefl.randomness import generator
 from edgefl.units import at_most, slack
 
@@ -32,6 +33,8 @@ class Attendance:
             if isinstance(spec, Always) or not len(members):
                 continue
             windows, rows, shifts = spec.windows(len(members), generator(seed, "availability", group))
+            if fleet.start is not None and isinstance(spec, Diurnal):
+                shifts = shifts + local_seconds(fleet.start, fleet.timezone[group]) % (spec.days * DAY)
             self._part_of[members] = len(self._parts)
             self._place[members] = np.arange(len(members))
             self._parts.append((members, windows, rows, shifts))

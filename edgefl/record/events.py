@@ -175,6 +175,7 @@ class EventLog:
         self._passed = 0
         self.rounds = 0
         self._listeners = listeners
+        self.priced: Callable[[Event], Event] | None = None  # adds to a row what it emits and costs
         self.watch: Callable[[Event], None] | None = None  # called with each event at once, not in batches
 
     @property
@@ -213,7 +214,7 @@ class EventLog:
         # Create the tuple directly, without the extra call of a named tuple's constructor.
         row = (time, kind, number, client, dispatch, group, alpha, images, item, flow, source, target, bytes, seconds,
                flops, joules, value, detail)  # fmt: skip
-        rows.append(_tuple(Event, row))
+        rows.append(_tuple(Event, row) if self.priced is None else self.priced(_tuple(Event, row)))
         if self.watch is not None:
             self.watch(rows[-1])
         if len(self._rows) >= self.BATCH:

@@ -187,6 +187,22 @@ QUANTITIES: dict[str, Quantity] = {
 }  # fmt: skip
 """All quantities and derived figures by name, in the order of tables; :func:`declare` adds those of users."""
 
+
+def _of_detail(name: str) -> Source:
+    return lambda event: float(event.facts[name]) if f'"{name}"' in event.detail else 0.0
+
+
+PRICED = {
+    each.name: each._replace(axis=each.name, source=_of_detail(each.name))
+    for each in (
+        _Q("grams", "g", "CO2 of the devices' energy, by prices.carbon", "CO2", "CO2"),
+        _Q("euros", "€", "cost of the devices' energy and traffic", "money", "money"),
+        _Q("server_grams", "g", "CO2 of the server's energy, by prices.server", "server's CO2"),
+        _Q("server_euros", "€", "cost of the server's energy and traffic, by prices.server", "server's money"),
+    )
+}
+"""Of runs with ``prices`` only; the details of each row have what it emits and costs."""
+
 COSTS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 """The quantities that tables and the page's budgets show first, with their headings."""
 
@@ -288,7 +304,8 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
         if not known and result.stop.reason != kind and (figure(result, QUANTITIES[kind]) or 0) > limit:
             raise UserError(f"an earlier edgefl wrote this run without {kind} by round; simulate it again")
         inside &= spent[kind] <= limit + slack(limit)
-    rounds = {name: values[: int(inside.sum())] for name, values in rounds.items()}
+    within = int(np.logical_and.accumulate(inside).sum())  # with negative prices a sum may fall again
+    rounds = {name: values[:within] for name, values in rounds.items()}
     totals, data, metric = totals_of(rounds), result.written(), result.metric.metric
     for each in [each for each in QUANTITIES.values() if each.place and not each.whole]:
         has = each.of or totals.get(each.name) is not None

@@ -156,6 +156,7 @@ class SeedResult(Figures):
     blocks: Figures | None = None
     batteries: dict[str, BatteryUse] | None = None  # by device
     absent: Absent | None = None
+    breakdown: dict[str, dict[str, dict[str, float]]] | None = None  # grams and euros by_phase and by_client
     clients: ClientResult | None = None
     personalisation: ClientResult | None = None
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from edgefl.record.figures import COSTS, QUANTITIES, figure
+from edgefl.record.figures import COSTS, PRICED, QUANTITIES, figure
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import read_events
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
@@ -73,8 +73,11 @@ def measures(rows: Sequence[Row], behind: Sequence[Column] | None = None) -> lis
 
 
 def costs(rows: Sequence[Row]) -> list[Column]:
-    """Time, traffic and energy."""
-    return [figures(name, [row[kind] for row in rows], kind, kind) for kind, name in COSTS.items()]
+    """Time, traffic and energy; CO2 and money of runs with prices."""
+    heads = COSTS | {
+        each.name: each.head for each in PRICED.values() if each.limit and any(row[each.name] for row in rows)
+    }
+    return [figures(name, [row[kind] for row in rows], kind, kind) for kind, name in heads.items()]
 
 
 def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Column:

@@ -39,7 +39,7 @@ from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.yaml_file import dump_yaml
 
-CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
+CHANGEABLE = ("network", "fleet", "failures", "prices", "start", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""
 
 

@@ -29,7 +29,9 @@ Place = Named | Literal["root", "profile"]
 
 _NAMING: dict[Place, str] = {
     "root": "data.root flower.app methods.*.app",
-    "file": "network.topology.file data.partition.file fleet.*.availability.file",
+    "file": "network.topology.file data.partition.file fleet.*.availability.file prices.*.file prices.server.*.file "
+    "fleet.*.prices.*.file prices.carbon prices.energy prices.server.carbon prices.server.energy "
+    "fleet.*.prices.carbon fleet.*.prices.energy",
     "traces": "network.links.*.*.file",
     "profile": "fleet.*.profile methods.*.profile training.server",
     "code": "network.links.*.*.python figures.*.python methods.*.python methods.*.scheduler.python protocol.python "
@@ -111,8 +113,10 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
         kind = container[key]
         if kind == "auto" or (kind in ENGINES.names() and ENGINES[kind].alike):
             container[key] = None
-    if not result.get("figures"):  # earlier builds did not write it
-        result.pop("figures", None)
+    for container in (result, result.get("budgets"), *(result.get("fleet") or ())):
+        for name in ("figures", "start", "prices", "timezone", "grams", "euros"):  # earlier builds did not write them
+            if isinstance(container, dict) and not container.get(name):
+                container.pop(name, None)
     return result
 
 

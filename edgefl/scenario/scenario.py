@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -13,12 +14,13 @@ from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
+from edgefl.fleet.prices import FleetPrices, Start
 from edgefl.input_file import parts_of
 from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
-from edgefl.record.figures import Quantity
+from edgefl.record.figures import PRICED, Quantity, declare
 from edgefl.record.metric import Metric
 from edgefl.registry import Unread
 from edgefl.scenario.components import Data, Model, Task, built_at, errors_at
@@ -113,6 +115,12 @@ class Scenario(Options):
     figures: tuple[FigureSpec | str, ...] = Field(
         default=(), description="quantities of your own, from Python files or plug-ins, that runs charge and report"
     )
+    start: Start | None = Field(
+        default=None, description="when the run begins, with the offset from UTC: 2026-03-28T18:00+01:00"
+    )
+    prices: FleetPrices | None = Field(
+        default=None, description="CO2 and price of energy, price of traffic: runs charge grams and euros"
+    )
     budgets: Budgets = Field(default_factory=Budgets, description="limits on what a run may spend")
     stop: Literal["budget", "rounds", "target"] = Field(
         default="budget",
@@ -159,11 +167,40 @@ class Scenario(Options):
         for index, each in enumerate(self.figures):
             with built_at(f"figures.{index}"):
                 found.append(quantity_of(each))
-        return [each for each in found if each is not None]
+        return [*(each for each in found if each is not None), *(declare(PRICED[name]) for name in self.priced)]
+
+    @property
+    def priced(self) -> list[str]:
+        """The quantities that its prices charge."""
+        fleet = [self.prices, *(group.prices for group in self.fleet)]
+        found = {"": fleet, "server_": [None if self.prices is None else self.prices.server]}
+        needs = {"grams": ("carbon",), "euros": ("energy", "traffic")}
+        return [
+            f"{whose}{name}"
+            for whose, prices in found.items()
+            for name, options in needs.items()
+            if any(getattr(each, option, None) is not None for each in prices for option in options)
+        ]
+
+    def _check_prices(self) -> None:
+        start, base = self.start and datetime.fromisoformat(self.start), self.prices or FleetPrices()
+        for index, group in enumerate(self.fleet):
+            own = group.prices is not None
+            with errors_at(f"fleet.{index}.prices" if own else "prices"):
+                base.rates(group.prices, group.link, start or None, group.timezone)
+        for each in (base, *(group.prices for group in self.fleet)):
+            for name in each.traffic if each is not None and isinstance(each.traffic, dict) else ():
+                if name not in self.network.links:
+                    raise UserError(f"no link '{name}'; {nearest(name, self.network.links)}", field="prices.traffic")
+        with errors_at("prices.server"):
+            (base.server or FleetPrices()).rates(None, "server", start or None, None)
+        for name in [name for name in PRICED if name in self.budgets.limits() and name not in self.priced]:
+            raise UserError(f"expected prices, which runs charge {name} by", field=f"budgets.{name}")
 
     def _check_lists(self) -> None:
+        self._check_prices()
         known = [*BudgetSpec.model_fields, *(each.name for each in self.quantities if each.limit)]
-        if len(self.quantities) == len(self.figures):  # else a file of a run directory is not executed
+        if len(self.quantities) - len(self.priced) == len(self.figures):  # else it is not executed
             for name in self.budgets.model_extra or ():
                 if name not in known:
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")

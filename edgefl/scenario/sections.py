@@ -20,7 +20,7 @@ from edgefl.scheduling.selection.base import selection
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
 from edgefl.training.kept_states import EnsembleSpec
-from edgefl.units import Seconds, TrafficBytes
+from edgefl.units import Euros, Grams, Seconds, TrafficBytes
 from edgefl.user_code import UserCode
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -110,6 +110,9 @@ def quantity_of(entry: str | FigureSpec) -> Quantity | None:
 
 class Budgets(BudgetSpec, extra="allow"):
     """Limits on what a run may spend, also of the quantities of the scenario's ``figures``, in their units."""
+
+    grams: Annotated[Grams, Field(gt=0)] | None = Field(default=None, description="CO2 of all clients, by `prices`")
+    euros: Annotated[Euros, Field(gt=0)] | None = Field(default=None, description="cost of all clients, by `prices`")
 
     __pydantic_extra__: dict[str, Annotated[float, Field(gt=0)] | None]
 

@@ -12,7 +12,7 @@ from edgefl.fleet import FleetAssignment
 from edgefl.fleet.battery import Charges
 from edgefl.options import Options
 from edgefl.record.events import EventLog
-from edgefl.record.figures import Totals
+from edgefl.record.figures import PRICED, Totals
 from edgefl.record.metric import Metric
 from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
 
@@ -73,7 +73,7 @@ class Limits:
     def round_ended(self, spent: Totals, metric: float, ema: float) -> list[Target]:
         """Record what was spent up to a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
-            if at_most(spent[budget.kind], budget.limit) and not math.isnan(metric):
+            if not budget.exhausted and at_most(spent[budget.kind], budget.limit) and not math.isnan(metric):
                 budget.within = metric
         level = ema if self._smoothed else metric
         reached = [each for each in self.targets if each.reached is None and self.metric.reaches(level, each.value)]
@@ -106,8 +106,14 @@ class Accounts:
 
     def check(self) -> None:
         for budget in self._limits.budgets:
-            if not budget.exhausted and not at_most(self.totals[budget.kind], budget.limit):
+            summed = budget.kind not in PRICED and not budget.exhausted
+            if summed and not at_most(self.totals[budget.kind], budget.limit):
                 self.exhaust(budget)
+
+    @property
+    def priced(self) -> list[Budget]:
+        """The budgets in grams and euros that are left; :class:`~edgefl.simulation.power.Meter` checks them."""
+        return [each for each in self._limits.budgets if each.kind in PRICED and not each.exhausted]
 
     def exhaust(self, budget: Budget) -> None:
         """The run has spent more than a budget, or as much time."""

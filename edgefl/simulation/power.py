@@ -1,16 +1,30 @@
 """Radios and batteries of devices that take part: tails, promotions, and the exact time at which a battery is empty."""
 
+import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgefl.fleet import DeviceProfile, idle_joules, promotion_joules, tail_joules, transfer_joules
+from edgefl.fleet import (
+    DeviceProfile,
+    Direction,
+    FleetAssignment,
+    idle_joules,
+    promotion_joules,
+    tail_joules,
+    transfer_joules,
+    value,
+)
 from edgefl.fleet.battery import Charges
+from edgefl.fleet.prices import Bills, Rates
 from edgefl.network.flow import Flow, Network
+from edgefl.record.events import Event, detail
 from edgefl.record.summary import BatteryUse
+from edgefl.simulation.accounts import Accounts, Budget
 from edgefl.simulation.clock import Clock
 from edgefl.units import slack
 
@@ -50,6 +64,7 @@ class Power:
     ) -> None:
         self._env, self._network, self._device, self._note = env, network, device, note
         self.charges = charges
+        self.meter: Meter | None = None
         self.emptied: dict[int, float] = {}  # when each client's battery first ran empty
         self._drains: dict[int, _Drain] = {}
         self._flows: defaultdict[int, list[Flow]] = defaultdict(list)
@@ -59,12 +74,13 @@ class Power:
 
     def enter(self, client: int, on_empty: Callable[[], None]) -> None:
         self.charges.enter(client, self._env.now)
-        if self.charges.has(client):
+        if self.meter is not None or self.charges.has(client):
             self._drains[client] = _Drain(on_empty, idle_joules(self._device(client), 1.0), self._env.now)
             self._arm(client)
 
     def leave(self, client: int) -> None:
         self._drains.pop(client, None)
+        self._changed(client)
         self.charges.leave(client, self._env.now)
 
     def phase(self, client: int, watts: float | None = None) -> None:
@@ -93,6 +109,7 @@ class Power:
             def over(_: object) -> None:
                 if self._quiet.get(client) is quiet:
                     self._end_tail(client)
+                    self._changed(client)
 
             self._env.alarm(tail.seconds).callbacks.append(over)
         self._arm(client)
@@ -112,9 +129,33 @@ class Power:
 
     def capacity_changed(self, link: int) -> None:
         """A link's capacity changed, so transfers over it may draw more power than predicted."""
-        for client in self._drains:
+        for client in self._drains if self.meter is None else self.active():
             if any(link in flow.path for flow in self._flows[client]):
                 self._arm(client)
+
+    def _changed(self, client: int) -> None:
+        if self.meter is not None:
+            self.meter.changed(client)
+
+    def active(self) -> set[int]:
+        """The clients whose devices draw power that is not charged yet."""
+        return {*self._drains, *self._quiet, *(client for client, flows in self._flows.items() if flows)}
+
+    def drawn(self, client: int) -> Iterator[tuple[float, float]]:
+        """The watts of each activity of a client in progress, and when it began; without its transfers' bytes."""
+        if (drain := self._drains.get(client)) is not None:
+            yield drain.watts, drain.since
+        if client in self._quiet:
+            tail = self._device(client).power.radio.tail
+            yield 0.0 if tail is None else value(tail.watts), self._quiet[client][0]
+        for flow in self._flows[client]:
+            yield transfer_joules(self._device(client), flow.tag.direction, 1.0, 0.0), flow.started
+
+    def flows(self, client: int) -> Iterator[tuple[Flow, float, float]]:
+        """The transfers of a client in progress, their joules by byte, and the most bytes by second that they reach."""
+        for flow in self._flows[client]:
+            rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
+            yield flow, transfer_joules(self._device(client), flow.tag.direction, 0.0, 1.0), min(rate, _FASTEST) / 8
 
     def left(self, client: int) -> float:
         """The remaining joules of the client's battery."""
@@ -164,16 +205,16 @@ class Power:
         return transfer_joules(self._device(client), flow.tag.direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
+        self._changed(client)
         drain = self._drains.get(client)
-        if drain is None:
+        if drain is None or not self.charges.has(client):
             return
         drain.timer += 1
         timer, most, tail = drain.timer, drain.watts, self._device(client).power.radio.tail
         if tail is not None and client in self._quiet:
             most += tail_joules(self._device(client), tail.seconds) / tail.seconds
-        for flow in self._flows[client]:
-            rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            most += transfer_joules(self._device(client), flow.tag.direction, 1.0, min(rate, _FASTEST) / 8)
+        for flow, _, rate in self.flows(client):
+            most += transfer_joules(self._device(client), flow.tag.direction, 1.0, rate)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))
@@ -193,3 +234,161 @@ class Power:
         self.emptied.setdefault(client, self._env.now)
         drain.on_empty()
         self._dying = -1
+
+
+Amounts = NDArray[np.float64]
+"""Grams and euros, shape ``[2]``."""
+
+
+class _Moved(NamedTuple):
+    """What a transfer's bytes emitted and cost until the last change of a price, and their joules."""
+
+    since: float
+    joules: float = 0.0
+    amounts: Amounts = np.zeros(2)
+
+
+class Meter:
+    """The grams and euros of each row of the log, and the instant at which their sum reaches a budget.
+
+    Power is constant over all activities but transfers, whose bytes draw energy at a rate that the network changes: at
+    each change of a price their bytes so far are charged. For budgets, the earliest time is predicted at which the
+    activities in progress could reach one, as for batteries: at the highest rates of links. At that time the exact sum
+    is computed, and the next time predicted.
+    """
+
+    def __init__(self, env: Clock, bills: Bills, fleet: FleetAssignment, power: "Power", accounts: Accounts) -> None:
+        self._env, self._bills, self._fleet, self._power, self._accounts = env, bills, fleet, power, accounts
+        self._moved: dict[int, _Moved] = {}  # by the number of the flow
+        self._most: dict[int, Amounts] = {}  # what each client's activities add in a second, or more
+        self._total = np.zeros(2)  # their sum
+        self._left: list[tuple[Budget, int, float]] = []  # each budget, its place in amounts, and what is left, or less
+        self._since, self._change, self._armed, self._token = 0.0, math.inf, math.inf, 0
+        self.breakdown: dict[str, dict[str, dict[str, float]]] = {}
+        power.meter = self
+        self._look()
+
+    def priced(self, event: Event) -> Event:
+        """The row, with what it emits and costs in its details."""
+        facts: dict[str, float] = {}
+        if event.kind == "server":
+            facts = _named(_energy(self._bills.server, event, event.facts["joules"]), "server_")
+        elif event.kind in ("transfer_end", "transfer_drop"):
+            facts = self._transfer(event)
+        elif event.client >= 0 and event.joules and event.kind != "work":
+            phase = event.kind.partition("_")[0]
+            facts = self._charged(event.client, {phase: _energy(self._of(event.client), event, event.joules)})
+        text = detail(**facts)
+        return event._replace(detail=f"{event.detail[:-1]}, {text[1:]}" if event.detail else text) if facts else event
+
+    def _transfer(self, event: Event) -> dict[str, float]:
+        server = self._bills.server
+        price = server.up if event.source == "server" else server.down if event.target == "server" else 0.0
+        facts = _named((0.0, event.bytes / 1e9 * price), "server_")
+        if event.client < 0:
+            return facts
+        rates, profile = self._of(event.client), self._fleet.profile_of(event.client)
+        way: Direction = "up" if event.item == "up" else "down"
+        by_time, by_bytes = (transfer_joules(profile, way, *of) for of in ((event.seconds, 0.0), (0.0, event.bytes)))
+        moved = self._moved.pop(event.flow, _Moved(event.time - event.seconds))
+        energy = _energy(rates, event, by_time) + self._bytes(moved, by_bytes, rates)
+        if event.joules < by_time + by_bytes:  # its battery ran empty
+            energy *= event.joules / (by_time + by_bytes)
+        traffic = np.array([0.0, event.bytes / 1e9 * getattr(rates, way)])
+        return facts | self._charged(event.client, {f"{way}load": energy, "traffic": traffic})
+
+    def _charged(self, client: int, by_phase: Mapping[str, Amounts]) -> dict[str, float]:
+        amounts: Amounts = np.sum(list(by_phase.values()), axis=0)
+        parts = [("by_phase", phase, each) for phase, each in by_phase.items()]
+        for kind, key, both in [*parts, ("by_client", str(client), amounts)]:
+            for name, amount in _named(both).items():
+                sums = self.breakdown.setdefault(name, {"by_phase": {}, "by_client": {}})[kind]
+                sums[key] = sums.get(key, 0.0) + amount
+        self._left = [(budget, place, left - max(0.0, amounts[place])) for budget, place, left in self._left]
+        self._arm()
+        return _named(amounts)
+
+    def _of(self, client: int) -> Rates:
+        return self._bills.groups[int(self._fleet.group[client])]
+
+    def _bytes(self, moved: _Moved, joules: float, rates: Rates) -> Amounts:
+        """What a transfer's bytes have emitted and cost, of whose joules those since the last change have one price."""
+        return moved.amounts + (joules - moved.joules) * rates.of_joule((moved.since + self._env.now) / 2)
+
+    def changed(self, client: int) -> None:
+        """The activities of a client have changed, or the capacity of their links."""
+        self._advance()
+        before, self._most[client] = self._most.get(client, 0.0), self._rate_of(client)
+        self._total = self._total + self._most[client] - before
+        self._arm()
+
+    def _rate_of(self, client: int) -> Amounts:
+        if not self._left:
+            return np.zeros(2)
+        rates = self._of(client)
+        price = rates.of_joule(self._env.now)
+        most: Amounts = sum(watts for watts, _ in self._power.drawn(client)) * price
+        for flow, joules, bytes in self._power.flows(client):
+            traffic = np.array([0.0, getattr(rates, flow.tag.direction) / 1e9])
+            most += bytes * np.maximum(joules * price + traffic, 0.0)
+        return most
+
+    def _running(self, client: int) -> Amounts:
+        """What the client's activities in progress have emitted and cost so far."""
+        rates, found = self._of(client), np.zeros(2)
+        for watts, since in self._power.drawn(client):
+            found += watts * rates.of_watt(since, self._env.now)
+        for flow, joules, _ in self._power.flows(client):
+            found += self._bytes(self._moved.get(flow.id, _Moved(flow.started)), joules * flow.delivered, rates)
+            found[1] += flow.delivered / 1e9 * getattr(rates, flow.tag.direction)
+        return found
+
+    def _advance(self) -> None:
+        seconds, self._since = self._env.now - self._since, self._env.now
+        self._left = [(budget, place, left - self._total[place] * seconds) for budget, place, left in self._left]
+
+    def _arm(self) -> None:
+        self._advance()
+        due = self._change
+        for _, place, left in self._left:
+            if left <= 0 or self._total[place] > 0:
+                due = min(due, self._env.now + (left / self._total[place] if left > 0 else 0.0))
+        if due < self._armed:
+            self._armed, self._token = due, self._token + 1
+            token, alarm = self._token, self._env.alarm(due - self._env.now)
+            alarm.callbacks.append(lambda _: self._look() if token == self._token else None)
+
+    def _look(self) -> None:
+        """Sum up what is left, at a change of a price or where a budget may be reached."""
+        now, active = self._env.now, sorted(self._power.active())
+        for client in active:
+            for flow, joules, _ in self._power.flows(client):
+                moved, drawn = self._moved.get(flow.id, _Moved(flow.started)), joules * flow.delivered
+                self._moved[flow.id] = _Moved(now, drawn, self._bytes(moved, drawn, self._of(client)))
+        budgets, self._left = [(budget, int(budget.kind == "euros")) for budget in self._accounts.priced], []
+        running = np.sum([self._running(client) for client in active if budgets] or np.zeros((1, 2)), axis=0)
+        for budget, place in budgets:
+            self._left.append((budget, place, budget.limit - self._accounts.totals[budget.kind] - running[place]))
+        self._most = {client: self._rate_of(client) for client in active}
+        self._total = np.sum(list(self._most.values()) or np.zeros((1, 2)), axis=0)
+        for budget, place, left in self._left:
+            if left <= max(0.0, self._total[place] * slack(now)):
+                self._accounts.exhaust(budget)
+        self._left = [each for each in self._left if not each[0].exhausted]
+        self._since, self._armed = now, math.inf
+        prices = [price for rates in self._bills.groups for price in (rates.carbon, rates.energy)]
+        self._change = min((price.next_change(now) for price in prices), default=math.inf)
+        if self._env.peek() < math.inf:  # else nothing more happens: the run has stalled
+            self._arm()
+
+
+def _named(amounts: Iterable[float], whose: str = "") -> dict[str, float]:
+    both = zip(("grams", "euros"), map(float, amounts), strict=True)
+    return {f"{whose}{name}": amount for name, amount in both if amount}
+
+
+def _energy(rates: Rates, event: Event, joules: float) -> Amounts:
+    """What the joules of a row emit and cost, drawn evenly over its seconds."""
+    if not event.seconds:
+        return joules * rates.of_joule(event.time)
+    return joules / event.seconds * rates.of_watt(event.time - event.seconds, event.time)

@@ -2,7 +2,7 @@
 
 import gc
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,6 +62,7 @@ class Outcome:
     untrained: str | None = None
     batteries: dict[str, BatteryUse] | None = None
     absent: Absent | None = None
+    breakdown: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None  # of grams and euros
 
 
 @neutral_torch()
@@ -129,6 +130,7 @@ def simulate_run(
         untrained=untrained,
         batteries=world.traffic.power.use(),
         absent=absent_from(world.seen, world.picks),
+        breakdown=None if (meter := world.traffic.power.meter) is None else meter.breakdown,
     )
 
 

@@ -13,6 +13,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
+from edgefl.fleet.prices import Bills
 from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
@@ -127,7 +128,8 @@ class Setup:
     # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
-    figures: Sequence[Quantity] = ()  # the user's, charged for each event that adds to them
+    figures: Sequence[Quantity] = ()  # the user's and those of prices, charged for each event that adds to them
+    prices: Bills | None = None
     bandwidth: BandwidthSpec | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
 

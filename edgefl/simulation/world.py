@@ -19,6 +19,7 @@ from edgefl.record.events import ABSENT, Event, detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
+from edgefl.simulation.power import Meter
 from edgefl.simulation.presence import Presence, schedule_failures
 from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.traffic import Traffic
@@ -99,6 +100,8 @@ class World:
         method = setup.method
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self.slowdown, self.heat = Slowdown(setup.fleet, setup.seed), Heat(setup.fleet)
+        if setup.prices is not None:
+            setup.log.priced = Meter(self.env, setup.prices, setup.fleet, self._power, self.accounts).priced
         if setup.figures:
             self.accounts.totals |= {each.name: 0.0 for each in setup.figures}
             setup.log.watch = self._charge

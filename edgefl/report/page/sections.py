@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from edgefl.record.figures import COSTS
+from edgefl.record.figures import COSTS, PRICED, at
 from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
@@ -77,8 +77,11 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     trained = any(run.trained for run in runs)
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
+    results = [result for one in series for result in one.results]
     scenarios = [(name, run.paths.scenario.read_text("utf-8")) for name, run in named(runs).items()]
-    front = [(COSTS[kind], _front(compared_series(series), kind)) for kind in COSTS] if trained else []
+    priced = [each for each in PRICED.values() if each.limit and all(at(e, each.name) is not None for e in results)]
+    kinds = COSTS | {each.name: each.head for each in priced}
+    front = [(head, _front(compared_series(series), kind)) for kind, head in kinds.items()] if trained else []
     logged = any(one.timelines for one in series)
     robust = robustness_data(runs)
     found = [

@@ -104,6 +104,8 @@ TRIED_BY = {
     "scheduling/test_selection.py": "training.selection<coverage> training.selection<deadline> "
     + " ".join(f"training.selection<oort>.{name}" for name in ("exploration", "least_exploration", "penalty", "cutoff"))
     + " training.selection<oort>.percentile training.selection<oort>.pacer_step training.selection<oort>.window",
+    "fleet/test_prices.py": "fleet[].prices fleet[].timezone",
+    "simulation/test_prices.py": "start prices budgets.grams budgets.euros",
     "simulation/test_asynchronous.py": "protocol<asynchronous>.buffer protocol<asynchronous>.concurrency",
     "simulation/test_cost_models.py": "cost<seconds> training.local.batch training.local.accumulate",
     "simulation/test_downlinks.py": "network.transport.multicast",
