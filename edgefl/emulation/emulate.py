@@ -60,7 +60,9 @@ MOST_CLIENTS = 100
 
 def check_scenario(scenario: Scenario) -> None:
     """Raise UserError, with the option and the reason, for what real links here cannot do."""
-    transport = scenario.network.transport
+    transport, protocol = scenario.network.transport, scenario.protocol
+    if "server" in protocol.takes():
+        raise UserError(f"expected one with a server, found {protocol.kind}", field="protocol.kind")
     if transport.multicast:
         raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
     if transport.connection_limit is not None:

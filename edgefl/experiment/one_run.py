@@ -74,7 +74,7 @@ class OneRun:
         models = kept_models_of(scenario)
         try:
             with blaming(self._method.label, 0, "setup"):
-                learner = core.learner(method, models)
+                learner = core.learner(method, models, peers=scenario.protocol.own_models)
         except PartFault as fault:
             with event_file(self._paths.events) as table:
                 return self._entry(self._unbegun([table, *self._followers], fault))

@@ -12,7 +12,7 @@ from edgefl.record.events import Event, WorkKey
 from edgefl.record.kinds import EventKind
 from edgefl.record.tables import read_events
 from edgefl.training.faults import Diverged
-from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, PeerMixing, TrainingJob
 
 TIMELESS = frozenset({"loss", "distance", "samples", "label_support", "data_sizes", "local_losses"})
 """Inputs of decisions that are equal on every network and fleet; all other inputs depend on time."""
@@ -46,7 +46,8 @@ class TrainedJob(NamedTuple):
 class Recording:
     """The training of one run; jobs are (client, dispatch), rounds count from 0, model versions are rounds done.
 
-    ``aggregated`` has the jobs in the next model by round; ``diverged`` the round in which a number was not finite, and
+    ``aggregated`` has the jobs in the next model by round, ``missing`` the messages between peers (sender, receiver)
+    that did not arrive; ``diverged`` the round in which a number was not finite, and
     the message. ``evaluations`` and ``digests`` are empty without training. ``untrained`` says why a replay that had no
     further training ended. ``timed`` are decisions that depended on time, as (round, name, inputs); ``local_losses``
     those that clients were asked for, by model version and client; ``alphas`` the choices of a block scheduler;
@@ -55,6 +56,7 @@ class Recording:
 
     jobs: dict[tuple[int, int], TrainedJob] = field(default_factory=dict)
     aggregated: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    missing: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     feedback: dict[tuple[int, int], Feedback] = field(default_factory=dict)
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     diverged: tuple[int, str] | None = None
@@ -99,6 +101,7 @@ def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) 
             done[event.client] = event.dispatch
         case "aggregation":
             recording.aggregated[round] = list(zip(facts["clients"], facts["dispatches"], strict=True))
+            recording.missing[round] = [(sender, receiver) for sender, receiver in facts.get("missing", ())]
             if "model" in facts:
                 recording.digests[event.round] = Digests(facts["before"], facts["model"])
         case "feedback":
@@ -153,7 +156,7 @@ class RecordedLearner:
     def discard(self, job: JobId) -> None:
         """Ignore the end of the job."""
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | PeerMixing | None = None) -> int:
         diverged = self._recording.diverged
         if diverged is not None and diverged[0] == round:
             raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))

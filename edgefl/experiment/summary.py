@@ -25,6 +25,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     metric, rounds, limits = outcome.limits.metric, columns_of(outcome.rows), outcome.limits
     totals = Totals({**outcome.spent, "ratio_to_optimum": totals_of(rounds)["ratio_to_optimum"]})
     groups = ["blocks"] * block_wise + ["timeouts"] * outcome.timeouts
+    groups += ["peers"] * math.isfinite(outcome.final.worst)
     values = {"final": finite(outcome.final.metric), "best": finite(outcome.best), "ema": finite(outcome.ema)}
     others = {"batteries": outcome.batteries or None, "absent": outcome.absent, "ensemble": _ensemble(outcome, rounds)}
     parts = {} if outcome.breakdown is None else {"breakdown": outcome.breakdown}

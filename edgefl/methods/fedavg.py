@@ -34,6 +34,10 @@ class Mean(ServerUpdate):
 
     server_lr: LearningRate = Field(default=1.0, description="server learning rate η_s; 1 gives the plain mean")
 
+    @property
+    def is_mean(self) -> bool:
+        return self.server_lr == 1.0
+
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         mean = arrivals.mean()
         # Reuses the memory of the mean, because newly allocated memory is slower.

@@ -14,7 +14,7 @@ Need = Literal[
     "each update", "plain sum", "own start", "rounds", "deadline", "whole model", "one size", "server start",
     "shared model", "zero momentum", "no momentum", "sgd", "known steps", "round's rate", "exact uplink",
     "exact downlink", "plain traffic", "early cohort", "step seconds", "classes", "logits", "features", "images",
-    "blocks", "depths", "widths", "residual blocks", "cells", "star", "server's links",
+    "blocks", "depths", "widths", "residual blocks", "cells", "star", "server's links", "server",
 ]  # fmt: skip
 
 NEEDS: dict[Need, str] = {
@@ -48,6 +48,7 @@ NEEDS: dict[Need, str] = {
     "cells": "cells that average",
     "star": "transfers that share one link",
     "server's links": "rates that the server decides",
+    "server": "a server",
 }
 """The words for each need in a sentence."""
 

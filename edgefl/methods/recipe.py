@@ -79,6 +79,7 @@ class Method:
         label, server = f"method '{self.label}'", self.server
         controls: set[Need] = {"whole model"} if server.broadcasts or server.client_state() is not None else set()
         controls |= {"server start"} if server.client_state() is not None else set()
+        controls |= set() if server.is_mean else {"server"}
         own_rule: set[Need] = set() if self.chosen_rule else {"sgd"}
         parts = [
             Requirement(type(self.objective).__name__, self.objective.needs),
@@ -112,6 +113,8 @@ class Method:
             takes["whole model"] = f"clients of {label} send nothing"
         if self.payload.sends_blocks:
             takes["server start"] = f"{label} sends only some blocks"
+        if self.overlap:
+            takes["server start"] = "with overlap the server sends before the round"
         if (kind := self.local.optimizer.kind) != "sgd":
             takes["sgd"] = f"local.optimizer is {kind}; expected local: {{optimizer: sgd}}"
         if self.objective.proximal_weight is None:

@@ -159,10 +159,8 @@ def build_topology(
     )
 
 
-def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiGraph[Node]:
-    """Server and clients are renamed to ``server`` and ``client/k``."""
-    file = find_input(spec.file, folder)
-    graph: Any
+def graph_in(file: Path, name: str) -> Any:
+    """The networkx graph in a GraphML file or node-link JSON, which messages call ``name``."""
     try:
         if file.suffix == ".graphml":
             graph = nx.parse_graphml(read_text(file, what="a graph"))
@@ -170,11 +168,19 @@ def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiG
             data = read_json(file)
             graph = nx.node_link_graph(data, edges="links" if "links" in data else "edges")
         else:
-            raise UserError(f"expected a .graphml or .json file, found '{file.suffix}'", file=spec.file)
+            raise UserError(f"expected a .graphml or .json file, found '{file.suffix}'", file=name)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, nx.NetworkXException) as error:
-        raise UserError(f"expected a networkx graph ({type(error).__name__}: {error})", file=spec.file) from None
-    if graph.is_multigraph() or not graph.is_directed():
-        raise UserError("expected a directed graph without parallel edges", file=spec.file)
+        raise UserError(f"expected a networkx graph ({type(error).__name__}: {error})", file=name) from None
+    if graph.is_multigraph():
+        raise UserError("expected a graph without parallel edges", file=name)
+    return graph
+
+
+def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiGraph[Node]:
+    """Server and clients are renamed to ``server`` and ``client/k``."""
+    graph = graph_in(find_input(spec.file, folder), spec.file)
+    if not graph.is_directed():
+        raise UserError("expected a directed graph", file=spec.file)
     names = [f"client/{k}" for k in range(clients)] if spec.clients is None else spec.clients
     if len(names) != clients:
         raise UserError(f"expected {clients} clients, found {len(names)}", field="clients", file=spec.file)

@@ -201,10 +201,12 @@ class Observation(Listener):
                     seconds = event.seconds * ratio
                     spent[f"compute_seconds.{bound}"] += seconds
                     spent[f"joules.{bound}"] += compute_joules(profile, seconds, bound=bound) * share
-            case "idle" | "radio" | "transfer_end" | "transfer_drop":
+            case "idle" | "radio" | "transfer_end" | "transfer_drop" | "reception":
                 for bound in BOUNDS:
                     spent[f"joules.{bound}"] += _joules(event, profile, bound)
-                if event.kind.startswith("transfer"):
+                if event.kind == "reception":
+                    self._sizes.setdefault(place, event.bytes)
+                if event.kind.startswith("transfer") or event.kind == "reception":
                     spent[f"done.{event.item}"] += event.bytes / size if (size := self._sizes[place]) else 1.0
                     spent["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
                     if event.item in ("up", "down"):

@@ -110,6 +110,12 @@ _Q = Quantity
 _timeouts = partial(_Q, whole=True, group="timeouts")
 _blocks = partial(_Q, group="blocks")
 _fronts = partial(_blocks, whole=True)
+
+
+def _peers(name: str, meaning: str, head: str) -> Quantity:
+    return _Q(f"peers_{name}", "number", meaning, head, path=f"peers.{name}", total="last", group="peers")
+
+
 _ENDS = ("transfer_end", "transfer_drop")
 
 QUANTITIES: dict[str, Quantity] = {
@@ -129,8 +135,8 @@ QUANTITIES: dict[str, Quantity] = {
         _Q("bytes", "bytes", limit="traffic", axis="traffic, down and up", path="",
            of=lambda totals: totals["bytes_down"] + totals["bytes_up"]),
         _Q("bytes_down", "bytes", "delivered to clients during the round", "down", path="bytes.down",
-           source=_sum("bytes", *_ENDS, item=lambda item: item not in ("up", "relay"))),
-        _Q("bytes_up", "bytes", "delivered to the server during the round", "up", path="bytes.up",
+           source=_sum("bytes", *_ENDS, "reception", item=lambda item: item not in ("up", "relay"))),
+        _Q("bytes_up", "bytes", "delivered by clients during the round", "up", path="bytes.up",
            source=_sum("bytes", *_ENDS, item="up".__eq__)),
         _Q("bytes_useful", "bytes", "of both, of clients whose update was aggregated", path="bytes.useful", whole=True),
         _Q("bytes_wasted", "bytes", head="wasted", path="bytes.wasted", whole=True,
@@ -181,6 +187,11 @@ QUANTITIES: dict[str, Quantity] = {
         _fronts("choice_bonuses", "number", "bonuses of the chosen blocks", path="blocks.choice_bonuses"),
         _fronts("reward_over_bonus", "number", head="reward / bonus", path="blocks.reward_over_bonus",
                 of=_ratio("choice_rewards", "choice_bonuses")),
+        _peers("worst", "the worst peer's metric", "worst peer"),
+        _peers("best", "the best peer's metric", "best peer"),
+        _peers("mean_model", "the metric of the mean of the peers' models", "mean of models"),
+        _peers("consensus_distance", "root mean square distance of the peers' models from their mean",
+               "consensus distance"),
         _Q("seconds_a_round", "seconds", head="time a round", of=_ratio("seconds", "rounds")),
         _Q("useful_share", "fraction", whole=True, of=_ratio("bytes_useful", "bytes")),
     )

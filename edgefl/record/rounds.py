@@ -40,8 +40,13 @@ class RoundRow:
 OWN = schema_of(RoundRow)
 """The columns of ``rounds.parquet`` that are no quantities; every run has them."""
 
-AMOUNTS = [each for each in QUANTITIES.values() if each.column is not None and each.name not in OWN.names]
+_COLUMNS = [each for each in QUANTITIES.values() if each.column is not None and each.name not in OWN.names]
+
+AMOUNTS = [each for each in _COLUMNS if each.group != "peers"]
 """The quantities of every run's rows."""
+
+OF_PEERS = [each for each in _COLUMNS if each.group == "peers"]
+"""Those of runs in which each client has a model of its own, in the rows of these runs only."""
 
 ROUNDS = pa.schema([*OWN, *(each.column for each in AMOUNTS)])
 """Columns of ``rounds.parquet``; those of a user's quantities follow."""

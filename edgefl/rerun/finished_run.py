@@ -24,7 +24,7 @@ from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
-from edgefl.training.job import JobId, Mixing, NeutralLearner, TrainingJob
+from edgefl.training.job import JobId, Mixing, NeutralLearner, PeerMixing, TrainingJob
 from edgefl.wording import listed
 
 
@@ -43,7 +43,7 @@ class ReplayedLearner(RecordedLearner):
     def submit(self, job: TrainingJob) -> None:
         self._submitted[job.id.client, job.id.dispatch] = job
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | PeerMixing | None = None) -> int:
         """Check that these jobs, from the models that they began with, were aggregated in the finished run."""
         known, diverged = self._recording.aggregated.get(round), self._recording.diverged
         here = sorted((id.client, id.dispatch) for id in jobs)
@@ -53,6 +53,8 @@ class ReplayedLearner(RecordedLearner):
             clients = ", ".join(str(client) for client, _ in sorted(known)) or "none"
             others = ", ".join(str(client) for client, _ in here) or "none"
             raise NotTrained(f"in round {round + 1} clients {clients} were aggregated, here it would be {others}")
+        if isinstance(mixing, PeerMixing) and list(mixing.missing) != self._recording.missing.get(round, []):
+            raise NotTrained(f"in round {round + 1} other models would have reached their peers")
         for job in here:
             self._check(job, round)
         return super().aggregate(version, jobs, round, mixing)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, idle_joules, transfer_joules
+from edgefl.fleet import DeviceProfile, Direction, FleetAssignment, compute_joules, idle_joules, transfer_joules
 from edgefl.record.emulation import Emulation
 from edgefl.record.events import Event
 from edgefl.record.figures import QUANTITIES, Totals, figure
@@ -115,7 +115,10 @@ def rounds_in_order(record: Record) -> Iterator[str]:
 
 
 def one_at_a_time(record: Record) -> Iterator[str]:
-    """A client, or the server, does not compute or transfer twice at once, except for prefetches and broadcasts."""
+    """A client, or the server, does not compute or transfer twice at once.
+
+    Exceptions are prefetches, broadcasts and transfers between peers.
+    """
     busy: dict[int, Event] = {}
     free: dict[int, float] = {}  # since when
     for event in record.events:
@@ -124,7 +127,7 @@ def one_at_a_time(record: Record) -> Iterator[str]:
             if event.client in busy or (began < last and not close(began, last, clock=event.time)):
                 yield f"{at(event)}: another computation or transfer was in progress"
             free[event.client] = event.time
-        if event.item in ("prefetch", "broadcast") or event.client < 0:
+        if event.item in ("prefetch", "broadcast") or event.client < 0 or _is_between_peers(event):
             continue
         what, _, turn = event.kind.partition("_")
         if what not in ("transfer", "compute") or turn == "break":
@@ -144,8 +147,16 @@ def one_at_a_time(record: Record) -> Iterator[str]:
         yield f"{at(event)}: the client never ends this"
 
 
+def _is_between_peers(event: Event) -> bool:
+    return event.kind.startswith("transfer") and event.source[:7] == event.target[:7] == "client/"
+
+
 def transfers(record: Record) -> Iterator[str]:
-    """Each start has exactly one end, later, by the same client and over the same nodes, with its bytes."""
+    """Each start has exactly one end, later, by the same client and over the same nodes, with its bytes.
+
+    What a peer sends, its receiver receives: the same bytes at the same time.
+    """
+    received = {event.flow: event for event in record.of("reception")}
     under_way: dict[int, Event] = {}
     for event in record.of("transfer_start"):
         if event.flow in under_way:
@@ -161,9 +172,15 @@ def transfers(record: Record) -> Iterator[str]:
                 yield f"{at(event)}: transfer {event.flow} has another {name} at its end than at its start"
         if not close(event.time - start.time, event.seconds, clock=event.time):
             yield f"{at(event)}: transfer {event.flow} took {event.time - start.time:g} s, not {event.seconds:g} s"
+        if _is_between_peers(event):
+            got = received.pop(event.flow, None)
+            if got is None or (got.time, got.bytes, f"client/{got.client}") != (event.time, event.bytes, event.target):
+                yield f"{at(event)}: transfer {event.flow} was not received as it was sent"
         least = start.bytes if event.kind == "transfer_end" else 0
         if not least <= event.bytes <= start.bytes:
             yield f"{at(event)}: transfer {event.flow} delivered {event.bytes} of {start.bytes} bytes"
+    for event in received.values():
+        yield f"{at(event)}: nobody sent transfer {event.flow}"
     for flow, start in sorted(under_way.items()):
         yield f"{at(start)}: transfer {flow} neither ends nor is dropped"
 
@@ -175,13 +192,14 @@ def jobs(record: Record) -> Iterator[str]:
     separately.
     """
     moved: defaultdict[Job, int] = defaultdict(int)
-    useful = 0
+    useful, peers = 0, "reception" in record.by_kind  # who need not send to anybody
     sent: set[Job] = set()
     over: dict[Job, str] = {}
     for event in record.events:
         bytes = int(event.bytes)
-        if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
-            moved[event.job] += bytes
+        if event.kind in ("transfer_end", "transfer_drop", "reception") and event.item != "relay":
+            sender = int(event.source.removeprefix("client/")) if event.kind == "reception" else event.client
+            moved[sender, event.dispatch] += bytes
             if event.item == "up" and event.kind == "transfer_end":
                 sent.add(event.job)
         elif event.kind == "transfer_break" and event.item != "relay":
@@ -199,7 +217,7 @@ def jobs(record: Record) -> Iterator[str]:
                 useful += moved.pop(job, 0)
                 if job in over:
                     yield f"{at(event)}: job {job[1]} of client {job[0]} was already {over[job]}"
-                if job not in sent:
+                if job not in sent and not peers and "missing" not in event.facts:
                     yield f"{at(event)}: client {job[0]} had sent no update of its job {job[1]}"
                 over[job] = "aggregated"
     yield from _differing(record, "bytes_useful", useful)
@@ -214,8 +232,9 @@ def energy(record: Record) -> Iterator[str]:
     passes = grouped(((each.client, each.images), each.joules / (each.seconds or 1.0)) for each in record.of("forward"))
     evaluating = {place: max(each) for place, each in passes.items()}
     drawn: defaultdict[int, float] = defaultdict(float)
+    between: defaultdict[tuple[int, Direction], list[Event]] = defaultdict(list)
     computing: tuple[EventKind, ...] = ("compute_end", "compute_partial", "compute_drop", "forward")
-    for event in record.of("transfer_end", "transfer_drop", "idle", *computing):
+    for event in record.of("transfer_end", "transfer_drop", "reception", "idle", *computing):
         if event.item == "relay":
             if event.joules:
                 yield f"{at(event)}: a cell's transfer drew {event.joules:g} J, but a cell has no battery"
@@ -224,6 +243,10 @@ def energy(record: Record) -> Iterator[str]:
             yield f"{at(event)}: there is no such client"
             continue
         profile = record.fleet.profile_of(event.client)
+        if event.kind == "reception" or _is_between_peers(event):
+            between[event.client, "up" if event.item == "up" else "down"].append(event)
+            drawn[event.client] += event.joules
+            continue
         if event.kind.startswith("transfer"):
             joules = transfer_joules(profile, "up" if event.item == "up" else "down", event.seconds, event.bytes)
         elif event.kind == "idle":
@@ -236,6 +259,7 @@ def energy(record: Record) -> Iterator[str]:
         if not short and not close(joules, event.joules):
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
         drawn[event.client] += event.joules
+    yield from _radios(record, between)
     for client, joules in drawn.items():
         if (battery := record.fleet.profile_of(client).battery) is not None:
             most = battery.capacity * battery.start.high + battery.charging * record.events[-1].time
@@ -249,6 +273,18 @@ def server(record: Record) -> Iterator[str]:
         joules = 0.0 if record.server is None else compute_joules(record.server, event.seconds)
         if not close(joules, drew := float(event.facts.get("joules", 0.0))):
             yield f"{at(event)}: drew {drew:g} J, the profile gives {joules:g} J"
+
+
+def _radios(record: Record, between: Mapping[tuple[int, Direction], Sequence[Event]]) -> Iterator[str]:
+    """One radio carries all transfers to, or from, peers at one time."""
+    for (client, way), events in between.items():
+        profile, active, until = record.fleet.profile_of(client), 0.0, 0.0
+        for start, end in sorted((event.time - event.seconds, event.time) for event in events):
+            active, until = active + max(0.0, end - max(start, until)), max(until, end)
+        joules = transfer_joules(profile, way, active, sum(event.bytes for event in events))
+        found = sum(event.joules for event in events)
+        if profile.battery is None and not close(joules, found, tolerance=SUM):
+            yield f"client {client}: its transfers {way} drew {found:g} J, the profile gives {joules:g} J"
 
 
 def models(record: Record) -> Iterator[str]:
@@ -305,7 +341,7 @@ def sums(record: Record) -> Iterator[str]:
 def _totals(record: Record, counted: dict[str, float]) -> Iterator[str]:
     """The figures of the summary that differ from those of the log."""
     reported, most = record.summary, Totals()
-    for event in record.of("transfer_end", "transfer_drop"):
+    for event in record.of("transfer_end", "transfer_drop", "reception"):
         if event.client >= 0:
             most.charge(str(event.client), event.bytes)
     total = Totals(counted, client_bytes=max(most.values(), default=0), bytes_useful=reported.bytes.useful)

@@ -14,6 +14,7 @@ from edgefl.data.sharding import Integers
 from edgefl.errors import Note, UserError
 from edgefl.fleet import DeviceProfile, assign
 from edgefl.methods.build import build_method
+from edgefl.methods.fits import Requirement
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -136,12 +137,15 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> li
         check_tokens(scenario.data, model.tokens)
     if (padding := padding_of(model)) is not None:
         check_padding(scenario.data, padding)
-    training, seed, methods = scenario.training, scenario.seeds[0], list[Method]()
+    training, seed, methods, protocol = scenario.training, scenario.seeds[0], list[Method](), scenario.protocol
+    with built_at("protocol"):
+        for each in scenario.seeds:
+            protocol.accept(scenario.data.clients, each)
     for index, method in enumerate(scenario.methods):
         with scenario.built_method(index):
             recipe = build_method(method.entry, training.local, training.codec, training.rounds)
             adapted = checked_model(recipe.objective.adapt(model))
-            keeping_local(recipe, adapted.layout)
+            keeping_local(recipe, adapted.layout, Requirement(f"protocol '{protocol.kind}'", protocol.needs))
             recipe.local.on(adapted.layout)
             if adapted.recomputes:  # which not every loss can do
                 measure(adapted, recipe, adapted.depth, 2)

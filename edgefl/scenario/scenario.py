@@ -209,7 +209,8 @@ class Scenario(Options):
         if evaluation.on in ("server", "both") and self.training.server is None:
             raise UserError("the server's seconds need its device: expected training.server", field="evaluation.on")
         if evaluation.on is not None and not self.protocol.has_rounds:
-            raise UserError("asynchronous clients wait for no round; expected null", field="evaluation.on")
+            message = f"clients with protocol.kind {self.protocol.kind} wait for no common round; expected null"
+            raise UserError(message, field="evaluation.on")
         if self.personalisation is not None and self.data.test != "partitioned":
             message = f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'"
             raise UserError(message, field="personalisation")
@@ -246,12 +247,15 @@ class Scenario(Options):
             selector.check_reads()
         task: dict[Need, str] = {} if self.task.classes else {"classes": f"task '{self.task.kind}' has none"}
         world: dict[Need, str] = {**self._taken_by_network(), **protocol.takes(), **task}
+        selects: frozenset[Need] = selector.needs() | (frozenset() if selection == "uniform" else {"server"})
         parts = [
-            Requirement(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
+            Requirement(f"selection '{selection}'", selects, "training.selection.kind"),
             Requirement(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
             Requirement(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
         ]
-        if (attack := attack_of(self.failures)) is not None and attack.kind == "label_flip":
+        if (attack := attack_of(self.failures)) is not None:
+            parts.append(Requirement("an attack", frozenset({"server"}), "failures"))
+        if attack is not None and attack.kind == "label_flip":
             parts.append(Requirement("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
             parts.append(Requirement("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
@@ -269,6 +273,7 @@ class Scenario(Options):
                 attackers = 0 if attack is None else attack.count(updates)
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
                 check(method.parts(), protocol.takes(method.weighting), early)
+                check([Requirement(f"protocol '{protocol.kind}'", protocol.needs)], method.takes())
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

@@ -260,7 +260,8 @@ class Participation:
         self.world.lost(*self.job.place, "retried")
         self.phase = "download"
         kept = (BASE,) if self.world.clients[self.client].has_base else ()
-        self._deliveries = [self._send("down", [part for part in self.downlink.parts if part.name not in kept])]
+        again = [part for part in self.downlink.parts if part.name not in kept]
+        self._deliveries = [self._send("down", again)] if again else []
         self._life = self._attempt()
         self.begin()
 

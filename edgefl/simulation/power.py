@@ -68,6 +68,9 @@ class Power:
         self.emptied: dict[int, float] = {}  # when each client's battery first ran empty
         self._drains: dict[int, _Drain] = {}
         self._flows: defaultdict[int, list[Flow]] = defaultdict(list)
+        # of each client and direction, its flows from or to peers, since when, and the seconds before that for each
+        self._shared: dict[tuple[int, str], tuple[int, float, float]] = {}
+        self._joined: dict[tuple[int, int], float] = {}  # those seconds when a flow began, by client and flow
         self._quiet: dict[int, tuple[float, int]] = {}  # when a radio's tail began, and its round
         self._dead: set[int] = set()  # clients whose device has no power left, until a transfer begins
         self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
@@ -97,12 +100,32 @@ class Power:
         if not flows and (radio.tail or radio.promotion) and not self._end_tail(client):
             self._note(client, round, "promotion", 0.0, promotion_joules(self._device(client)))
         flows.append(flow)
+        if flow.tag.receiver >= 0:
+            self._joined[client, flow.id] = self._share(client, flow, 1)
         self._arm(client)
+
+    def active_seconds(self, client: int, flow: Flow) -> float:
+        """The seconds for which the client's radio is active for a flow so far.
+
+        Of those between peers, one radio carries several at a time: each counts its part of the common seconds.
+        """
+        if flow.tag.receiver < 0:
+            return self._env.now - flow.started
+        return self._share(client, flow) - self._joined[client, flow.id]
+
+    def _share(self, client: int, flow: Flow, change: int = 0) -> float:
+        key, now = (client, flow.tag.way(client)), self._env.now
+        flows, since, seconds = self._shared.get(key, (0, now, 0.0))
+        seconds += (now - since) / flows if flows else 0.0
+        self._shared[key] = flows + change, now, seconds
+        return seconds
 
     def flow_over(self, client: int, round: int, flow: Flow) -> None:
         """The transfer has ended, and was charged."""
         tail, flows = self._device(client).power.radio.tail, self._flows[client]
         flows.remove(flow)
+        if self._joined.pop((client, flow.id), None) is not None:
+            self._share(client, flow, -1)
         if not flows and tail is not None and tail.seconds > 0 and client not in self._dead:
             quiet = self._quiet[client] = (self._env.now, round)
 
@@ -202,7 +225,8 @@ class Power:
         return given
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
-        return transfer_joules(self._device(client), flow.tag.direction, self._env.now - flow.started, flow.delivered)
+        active = self.active_seconds(client, flow)
+        return transfer_joules(self._device(client), flow.tag.way(client), active, flow.delivered)
 
     def _arm(self, client: int) -> None:
         self._changed(client)
@@ -214,7 +238,7 @@ class Power:
         if tail is not None and client in self._quiet:
             most += tail_joules(self._device(client), tail.seconds) / tail.seconds
         for flow, _, rate in self.flows(client):
-            most += transfer_joules(self._device(client), flow.tag.direction, 1.0, rate)
+            most += transfer_joules(self._device(client), flow.tag.way(client), 1.0, rate)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
             self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))

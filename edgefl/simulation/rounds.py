@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.figures import Totals
-from edgefl.record.rounds import AMOUNTS, RoundRow
+from edgefl.record.rounds import AMOUNTS, OF_PEERS, RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.decisions import Pick
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, NotTrained, blaming
-from edgefl.training.job import Evaluation, Mixing
+from edgefl.training.job import Evaluation, Mixing, PeerMixing
 from edgefl.units import at_most
 
 Participants = Sequence[Participation]
@@ -27,6 +27,8 @@ EMA_DECAY = 0.9
 
 STALL_ROUNDS = 10
 """The number of successive rounds without any update after which a run stalls."""
+
+_OF_PEERS = [each.name.removeprefix("peers_") for each in OF_PEERS]
 
 UNKNOWN = Evaluation(math.nan, math.nan)
 """Of a model that was not evaluated."""
@@ -63,6 +65,8 @@ class RoundBook:
         self.pick: Pick | None = None
         selector = world.setup.selector
         self._learning_selector = selector if selector.learns() else None
+        own = OF_PEERS if world.setup.protocol.own_models else []
+        self._amounts = [*AMOUNTS, *own, *world.setup.figures]
         self._evaluated_round = -1
         self._before = Totals()
         self._began = self._closed = 0.0
@@ -78,7 +82,7 @@ class RoundBook:
         round: int,
         participants: Participants,
         arrived: Participants,
-        mixing: Mixing | None = None,
+        mixing: Mixing | PeerMixing | None = None,
         closed: float | None = None,
     ) -> None:
         """A round ends; its number, from 0, is also the model version that the updates are applied to.
@@ -129,6 +133,8 @@ class RoundBook:
             facts: dict[str, object] = {"metric": value, "loss": self.latest.loss, "ema": self.ema}
             if not math.isnan(self.latest.ensemble):
                 facts["ensemble"] = self.latest.ensemble
+            if self.world.setup.protocol.own_models:
+                facts |= {name: getattr(self.latest, name) for name in _OF_PEERS}
             if self.latest.model:
                 facts["model"] = self.latest.model
             self.world.wrote("evaluation", version - 1, value=value, detail=detail(**facts))
@@ -193,6 +199,8 @@ class RoundBook:
         totals.charge("rounds_without_update", not arrived)
         totals.charge("refused", sum(each.refused for each in participants))
         totals |= {"rounds": round + 1, "seconds": world.env.now}
+        if world.setup.protocol.own_models:
+            totals |= {f"peers_{name}": getattr(evaluation, name) for name in _OF_PEERS}
         totals["ratio_to_optimum"] = self._ratio_to_optimum(round, arrived)
         ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
@@ -208,7 +216,7 @@ class RoundBook:
             loss=evaluation.loss,
             critical_client=ABSENT if critical is None else critical.client,
             staleness=sum(round - each.round for each in arrived) / len(arrived) if arrived else 0.0,
-            amounts=totals.since(self._before, [*AMOUNTS, *world.setup.figures]),
+            amounts=totals.since(self._before, self._amounts),
         )
         ends = {name: row.amounts[name] for name in ("server_seconds", "evaluation_seconds") if row.amounts[name]}
         world.wrote(

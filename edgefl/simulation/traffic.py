@@ -83,13 +83,14 @@ class Delivery(simpy.Event):
     env: Clock
     source: Node
     target: Node
-    client: int  # whose job it belongs to; -1 between the server and a cell
+    client: int  # whose job it belongs to, of peers the sender; -1 between the server and a cell
     round: int
     dispatch: int  # the number of that job; -1 between the server and a cell
     direction: Direction
     parts: tuple[Part, ...]
     item: str  # its name in the log
     outlook: Outlook | None = None  # what is known about its client's round, for a bandwidth allocation
+    receiver: int = ABSENT  # the client that receives it from a peer
     ended: float | None = None  # virtual time at which it was complete, failed or was cancelled, seconds
     failed: bool = False
     flow: Flow | None = None  # the attempt in progress; None before the next one begins
@@ -100,6 +101,16 @@ class Delivery(simpy.Event):
     def __post_init__(self) -> None:
         super().__init__(self.env)
         self.started: float = self.env.now  # virtual time of the request, seconds
+
+    @property
+    def sides(self) -> list[tuple[int, Direction]]:
+        """The clients that it occupies, the one of its job first, and whether they receive (``down``) or send."""
+        clients = [client for client in (self.client, self.receiver) if client >= 0]
+        return [(client, self.way(client)) for client in clients]
+
+    def way(self, client: int) -> Direction:
+        """Whether one of its clients receives or sends."""
+        return "down" if client == self.receiver else self.direction
 
     def end(self, *, failed: bool = False) -> None:
         self.ended, self.failed, self.flow = self.env.now, failed, None
@@ -221,6 +232,11 @@ class Traffic:
         direction: Direction = "down" if source == "server" else "up"
         return self._begun(Delivery(self._env, source, target, ABSENT, round, ABSENT, direction, tuple(parts), "relay"))
 
+    def exchange(self, sender: int, receiver: int, parts: Sequence[Part], round: int, dispatch: int) -> Delivery:
+        """Start one transfer from a client to another one, for the sender's job number ``dispatch``."""
+        ends, place = (f"client/{sender}", f"client/{receiver}"), (sender, round, dispatch)
+        return self._begun(Delivery(self._env, *ends, *place, "up", tuple(parts), "up", receiver=receiver))
+
     def cancel(self, delivery: Delivery) -> None:
         if delivery.ended is None:
             delivery.ended, flow = self._env.now, delivery.flow
@@ -257,8 +273,8 @@ class Traffic:
         if flow.opening is not None:
             facts += f', "connection": {json.dumps({"setup": flow.setup, "rounds": flow.opening.rounds})}'
         self._write("transfer_start", flow, flow.bytes, value=flow.latency, detail="{" + facts + "}")
-        if delivery.client >= 0:
-            self.power.flow_started(delivery.client, delivery.round, flow)
+        for client, _ in delivery.sides:
+            self.power.flow_started(client, delivery.round, flow)
 
     def flow_ended(self, flow: Flow) -> None:
         delivery: Delivery = flow.tag
@@ -276,25 +292,28 @@ class Traffic:
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
         delivery: Delivery = flow.tag
-        client, accounts = delivery.client, self._accounts
-        seconds = self._env.now - flow.started
+        accounts, seconds = self._accounts, self._env.now - flow.started
         delivered = float(whole_bytes(flow))
         if self._stalls is not None:
             self._stalls.forget(flow)
-        joules = 0.0
-        if client >= 0:
-            joules = transfer_joules(self._fleet.profile_of(client), delivery.direction, seconds, delivered)
-            joules = self.power.given(client, joules, flow)
-        self._write(kind, flow, delivered, seconds=seconds, joules=joules)
-        if client < 0:
+        if delivery.client < 0:
+            self._write(kind, flow, delivered, seconds=seconds)
             accounts.totals.charge("bytes_backhaul", delivered)
             return
-        accounts.totals.charge(f"bytes_{delivery.direction}", delivered)
-        accounts.drew(client, joules)
-        self.power.flow_over(client, delivery.round, flow)
-        self._moved[client] += delivered
-        accounts.totals.raise_to("client_bytes", self._moved[client])
-        self._carried[client, delivery.dispatch] += delivered
+        for client, way in delivery.sides:
+            active = self.power.active_seconds(client, flow)
+            joules = transfer_joules(self._fleet.profile_of(client), way, active, delivered)
+            joules = self.power.given(client, joules, flow)
+            if client == delivery.client:
+                self._write(kind, flow, delivered, seconds=seconds, joules=joules)
+            else:
+                self._write("reception", flow, delivered, client=client, item=way, seconds=seconds, joules=joules)
+            accounts.totals.charge(f"bytes_{way}", delivered)
+            accounts.drew(client, joules)
+            self.power.flow_over(client, delivery.round, flow)
+            self._moved[client] += delivered
+            accounts.totals.raise_to("client_bytes", self._moved[client])
+            self._carried[delivery.client, delivery.dispatch] += delivered
         accounts.check()
 
     def _begun(self, delivery: Delivery) -> Delivery:
@@ -329,7 +348,7 @@ class Traffic:
         self.network.cancel(flow)
         delivered = delivery.kept + whole_bytes(flow)
         delivery.kept = timeouts.kept(delivered)
-        lost = delivered - delivery.kept  # which will be sent again
+        lost = (delivered - delivery.kept) * (1 if delivery.receiver < 0 else 2)  # which will be sent again
         delivery.breaks += 1
         if delivery.breaks == 1:
             delivery.first = flow.id
@@ -352,8 +371,8 @@ class Traffic:
     def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:
         delivery: Delivery = flow.tag
         columns |= {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
-        place = delivery.round, delivery.client, delivery.dispatch
-        self._log.write(self._env.now, kind, *place, item=delivery.item, bytes=bytes, **columns)
+        place = delivery.round, columns.pop("client", delivery.client), delivery.dispatch
+        self._log.write(self._env.now, kind, *place, bytes=bytes, **{"item": delivery.item, **columns})
 
     def _network(self, setup: Setup, testbed: Testbed | None) -> Network:
         if testbed is None:

@@ -25,7 +25,7 @@ from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
 from edgefl.training.faults import blaming
-from edgefl.training.job import JobId, Mixing, TrainingJob
+from edgefl.training.job import JobId, Mixing, PeerMixing, TrainingJob
 
 Ahead = tuple[int, int, float]
 """The bytes that a client receives and sends, and the seconds that it computes."""
@@ -312,11 +312,13 @@ class World:
         """A decision was made; ``reads`` are the names of its inputs."""
         self.wrote("decision", round, item=what, detail=detail(reads=sorted(reads), **facts))
 
-    def aggregated(self, round: int, jobs: Sequence[TrainingJob], mixing: Mixing | None = None) -> None:
+    def aggregated(self, round: int, jobs: Sequence[TrainingJob], mixing: Mixing | PeerMixing | None = None) -> None:
         """The results of ``jobs`` became the next model; the bytes of their clients were useful."""
         facts: dict[str, object] = {"clients": [job.id.client for job in jobs]}
         facts["dispatches"] = [job.id.dispatch for job in jobs]
-        if mixing is not None:
+        if isinstance(mixing, PeerMixing):
+            facts["missing"] = mixing.missing
+        elif mixing is not None:
             facts["staleness"] = [round - job.version for job in jobs]
             facts["factors"] = [mixing.factors[job.id] for job in jobs]
         if self.setup.trains and (digests := self.setup.learner.digests(round + 1)) is not None:

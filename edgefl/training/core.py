@@ -94,8 +94,11 @@ class TrainingCore:
         """The scenario's initial model x^0 ``[size]``."""
         return self._own.initial
 
-    def learner(self, method: Method, kept_models: KeptModels | None = None) -> MethodLearner:
-        """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep."""
+    def learner(self, method: Method, kept_models: KeptModels | None = None, *, peers: bool = False) -> MethodLearner:
+        """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep.
+
+        With ``peers`` each client has a model of its own.
+        """
         adapted = self._adapted_to(method.objective)
         method = keeping_local(method, adapted.model.layout)
         parts = None if method.submodels is None else PartsOfModel(method.submodels, adapted.model)
@@ -109,6 +112,7 @@ class TrainingCore:
             kept_models=kept_models,
             parts=parts,
             attackers=self._attackers if adapted.data is self.data else None,
+            peers=peers,
         )
 
     def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from math import nan
 from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class JobId(NamedTuple):
     """Identifies a job by method, seed, client and index of the client's job (``dispatch``, from 0).
@@ -58,13 +61,19 @@ class Evaluation(NamedTuple):
     """The task's metric, such as the accuracy, and the mean loss of one model version on the evaluation split.
 
     ``ensemble`` is the metric of the temporal ensemble up to that version, NaN if there is none. ``model`` is the
-    digest of the model after its evaluation, empty if there is none.
+    digest of the model after its evaluation, empty if there is none. Of peers with models of their own, metric and loss
+    are their means, followed by the worst and the best one's metric, that of the mean of the models, and the consensus
+    distance; these are NaN with a server.
     """
 
     metric: float
     loss: float
     ensemble: float = nan
     model: str = ""
+    worst: float = nan
+    best: float = nan
+    mean_model: float = nan
+    consensus_distance: float = nan
 
 
 class Digests(NamedTuple):
@@ -87,6 +96,16 @@ class Mixing:
     of: Literal["deltas", "models"] = "deltas"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PeerMixing:
+    """How peers average their models at the end of a round; see :func:`edgefl.training.peer_models.mix`."""
+
+    weights: NDArray[np.float64]  # w_ij, the share of peer j's model in the next one of peer i [peers, peers]
+    missing: tuple[tuple[int, int], ...] = ()  # messages (sender, receiver) that did not arrive; weights are without
+    gradient_after: bool = False  # models are averaged as they were before training, and its change is added
+    push_sum: bool = False
+
+
 class Learner(Protocol):
     """The interface between the simulation and training: the simulation holds ids, never tensors.
 
@@ -102,7 +121,7 @@ class Learner(Protocol):
     def discard(self, job: JobId) -> None:
         """The job is late or dropped; it is trained only if its client state is read."""
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | PeerMixing | None = None) -> int:
         """Train the required jobs, compute the next model from the deltas, and return its version (``version + 1``).
 
         ``jobs`` are those whose results arrived, in any order; without any, the model does not change. A job may have
@@ -129,8 +148,8 @@ class NeutralLearner:
     All losses are 0, so rules that compare them find no difference; distances are 1, so products with them keep the
     other factor. Accuracies are unknown, not zero.
 
-    >>> NeutralLearner().evaluate(5)
-    Evaluation(metric=nan, loss=nan, ensemble=nan, model='')
+    >>> NeutralLearner().evaluate(5).metric
+    nan
     """
 
     def submit(self, job: TrainingJob) -> None: ...
@@ -139,7 +158,7 @@ class NeutralLearner:
 
     def discard(self, job: JobId) -> None: ...
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | PeerMixing | None = None) -> int:
         return version + 1
 
     def digests(self, version: int) -> Digests | None:

@@ -21,10 +21,17 @@ from edgefl.training.parts_of_models import PartsOfModel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Received:
-    """The model ``[size]`` and the broadcasts ``[parameter_count]``, by name, that the server sent for one version."""
+    """What the server sent for one version: the model ``[size]``, and the broadcasts ``[parameter_count]`` by name.
+
+    Of peers the model is ``[peers, size]``.
+    """
 
     vector: Tensor
     broadcasts: Mapping[str, Tensor]
+
+    def of(self, client: int) -> Received:
+        """What the client has of it: of the models of peers ``[peers, size]`` its own."""
+        return self if self.vector.dim() == 1 else Received(self.vector[client].clone(), self.broadcasts)
 
 
 class JobInputs(NamedTuple):

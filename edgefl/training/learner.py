@@ -19,11 +19,12 @@ from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.engine_spec import Engine
 from edgefl.training.evaluation import epoch_losses, evaluate_batches, in_main_memory, total
-from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, PeerMixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.job_task import ClientData, JobResult, JobTask, joined, split, within
 from edgefl.training.kept_states import ClientStates, KeptModels, State
 from edgefl.training.parts_of_models import PartsOfModel
+from edgefl.training.peer_models import PeerModels
 from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
@@ -102,6 +103,7 @@ class MethodLearner:
         # the parts of the model that clients train, for methods with capacity levels
         parts: PartsOfModel | None = None,
         attackers: Attackers | None = None,  # the clients that change their updates
+        peers: bool = False,  # each client has a model of its own, and there is no server
     ) -> None:
         self._method, self._attackers = method, attackers
         self._parts = parts
@@ -113,7 +115,11 @@ class MethodLearner:
         self._evaluation_mode = method.objective.evaluation_mode(model)
         self._resolver = JobResolver(method, model.layout, initial, data, parts)
         self._wire = Wire(method, model.layout, seed)
-        self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
+        self._server: ServerModel | PeerModels
+        if peers:
+            self._server = PeerModels(method.label, initial, data.clients)
+        else:
+            self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._distances = Distances(model.layout, initial)
         self._versions: dict[int, Received] = {0: self._server.sent}
         self._waiting: dict[JobId, TrainingJob] = {}
@@ -140,7 +146,7 @@ class MethodLearner:
             self._discarded.add(job)
         self._forget()
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | PeerMixing | None = None) -> int:
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
         with neutral_torch(), torch.no_grad():
             self._train([*jobs, *old])
@@ -151,6 +157,8 @@ class MethodLearner:
             self._digests = Digests(before, digest_of_model(self._server.vector))
             if self._kept_models is not None:
                 local = {id.client: outcome.final for id, outcome in arrived.items()}
+                if isinstance(self._server, PeerModels):
+                    local = dict(enumerate(self._server.sent.vector))
                 self._kept_models.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
                 self._feedback[client] = {}
@@ -182,7 +190,11 @@ class MethodLearner:
         """Metric and loss of a kept model version, with its ensemble's metric; computed once."""
         if version not in self._evaluations:
             own = self._method.objective.evaluates_clients
-            found = self._clients_mean() if own else self._engine.evaluate(self.model(version), self._evaluation_mode)
+            if isinstance(self._server, PeerModels):
+                found = self._peers_evaluated(self._server)
+            else:
+                model = self.model(version)
+                found = self._clients_mean() if own else self._engine.evaluate(model, self._evaluation_mode)
             average = None if self._kept_models is None else self._kept_models.average
             if average is not None and version == self._server.version:
                 found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).metric)
@@ -200,6 +212,19 @@ class MethodLearner:
                 self._own[place] = own, self._engine.evaluate(model, self._evaluation_mode)
             found.append(self._own[place][1])
         return Evaluation(fmean(each.metric for each in found), fmean(each.loss for each in found))
+
+    def _peers_evaluated(self, peers: PeerModels) -> Evaluation:
+        models, mean = peers.sent.vector, peers.vector
+        each = [self._engine.evaluate(model.clone(), self._evaluation_mode) for model in models]
+        metrics = sorted((one.metric for one in each), reverse=self._model.task.measured.better == "higher")
+        return Evaluation(
+            fmean(metrics),
+            fmean(one.loss for one in each),
+            worst=metrics[-1],
+            best=metrics[0],
+            mean_model=self._engine.evaluate(mean, self._evaluation_mode).metric,
+            consensus_distance=fmean(self._distances.all_squared(list(models), mean)) ** 0.5,
+        )
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
         vector, task, losses = self.model(version), self._model.task, []
@@ -300,7 +325,7 @@ class MethodLearner:
         self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
     ) -> tuple[State | None, Outcome]:
         task, samples = inputs.task, self.data.samples(job.id.client)
-        sent = self._versions[job.version].vector
+        sent = self._versions[job.version].of(job.id.client).vector
         known = {**inputs.vectors, **result.kept}
         final = result.final if self._attackers is None else self._attacked(self._attackers, task, result.final)
         if self._parts is not None:
@@ -345,7 +370,7 @@ class MethodLearner:
         front = None if job.front is None else self._versions[job.front].vector
         before = None if self._method.state is None else job.previous
         state = None if before is None else dict(self._states.kept[before])
-        return self._resolver.resolve(job, self._versions[job.version], state, front)
+        return self._resolver.resolve(job, self._versions[job.version].of(job.id.client), state, front)
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
         needed: dict[JobId, TrainingJob] = {}

@@ -11,7 +11,7 @@ from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSid
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
-from edgefl.training.job import JobId, Mixing
+from edgefl.training.job import JobId, Mixing, PeerMixing
 from edgefl.training.job_inputs import Received
 from edgefl.training.parts_of_models import PartsOfModel, last_blocks, shares
 from edgefl.training.wire import Wire
@@ -72,12 +72,13 @@ class ServerModel:
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
         self.version, self.vector, self.state, self.sent = version, vector, dict(state), received
 
-    def update(self, arrived: Mapping[JobId, Outcome], round: int, mixing: Mixing | None = None) -> None:
+    def update(self, arrived: Mapping[JobId, Outcome], round: int, mixing: Mixing | PeerMixing | None = None) -> None:
         """Compute the next version from the results in ``arrived``, in ascending order of client.
 
         Without results, the next version has the same values. ``round`` sets the learning rate η_t that the server
         update may read.
         """
+        assert not isinstance(mixing, PeerMixing)
         for outcome in arrived.values():
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")

@@ -100,6 +100,13 @@ WORLDS = {
     "local part": LOCAL_PART,
     "local part and a deadline": {**LOCAL_PART, "protocol": {"deadline": "0.05 s"}},
     "capacity levels": LEVELS,
+    "gossip": {
+        "protocol": {"kind": "gossip", "neighbours": "exponential", "exchange": "one_random", "mixing": "push_sum"},
+        **ACCIDENTS,
+        **KEPT,
+        "methods": ["moon"],
+    },
+    "a ring": {"protocol": {"kind": "ring_all_reduce", "retries": 1}, **ACCIDENTS},
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from edgefl.methods.fits import Need, check
+from edgefl.methods.fits import Need, Requirement, check
 from edgefl.methods.parts.client_state import ClientState, State, StatesTogether, together
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
@@ -31,12 +31,15 @@ class LocalPart(ClientState):
         return torch.cat([model[start:stop] for start, stop in self.places])
 
 
-def keeping_local(method: Method, layout: Layout) -> Method:
-    """The method with clients that keep the local part of a model with this layout, if it has one."""
+def keeping_local(method: Method, layout: Layout, *more: Requirement) -> Method:
+    """The method with clients that keep the local part of a model with this layout, if it has one.
+
+    It must fit the method, and ``more``.
+    """
     takes: dict[Need, str] = {"shared model": "clients keep a part of this model"} if layout.local else {}
     if layout.local_parameters:
         takes["whole model"] = "clients keep some of this model's for themselves; expected only buffers in `local`"
-    check(method.parts(), takes)
+    check([*method.parts(), *more], takes)
     if not layout.local:
         return method
     before = method.state.states if isinstance(method.state, StatesTogether) else (method.state,)

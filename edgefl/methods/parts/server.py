@@ -167,6 +167,11 @@ class ServerUpdate(Component):
         return {name: name for name in self.broadcasts}
 
     @property
+    def is_mean(self) -> bool:
+        """True if the next model is the mean of the clients' models, which peers can compute without a server."""
+        return False
+
+    @property
     def registered_name(self) -> str:
         """The name in scenarios, or the class's name."""
         return SERVER_UPDATES.name_of(type(self)) or type(self).__name__

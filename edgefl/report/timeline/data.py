@@ -109,6 +109,8 @@ class Timeline:
 
     transfers: list[Transfer] = field(default_factory=list)
     computations: list[Computation] = field(default_factory=list)
+    # by the number of a transfer between peers, the client that received it
+    receptions: dict[int, int] = field(default_factory=dict)
     frameworks: list[Framework] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     # for each job (client, dispatch) with a transfer, useful or the reason why it was wasted; jobs that are missing
@@ -162,7 +164,8 @@ def timeline_of(events: Iterable[Event]) -> Timeline:
         read(event)
         if event.joules and event.client >= 0:
             drawn = timeline.joules.setdefault(event.client, defaultdict(float))
-            drawn[event.kind.split("_", 1)[0]] += event.joules
+            kind = "transfer" if event.kind == "reception" else event.kind.split("_", 1)[0]
+            drawn[kind] += event.joules
         timeline.ended = max(timeline.ended, event.time)
     timeline.frameworks = list(_frameworks(timeline, selected))
     return timeline
@@ -180,7 +183,7 @@ def _frameworks(timeline: Timeline, selected: Mapping[tuple[int, int], float]) -
     began = {each.number: each.began for each in timeline.rounds}
     last = {each.job: each for each in timeline.computations}  # after an accident there are several
     moved = grouped((each.job, each) for each in timeline.transfers if each.item in ("down", "up", "prefetch"))
-    for each in timeline.computations:
+    for each in [] if timeline.receptions else timeline.computations:  # peers wait for each other
         own = moved.get(each.job, [])
         received = [of.ended for of in own if not of.up and of.ended <= each.started]
         ready = [*received, selected.get((each.round, each.client), 0.0), timeline.sent_off.get(each.job, 0.0)]
@@ -214,6 +217,8 @@ def _reader(timeline: Timeline, selected: dict[tuple[int, int], float]) -> Calla
                 setup, tcp = float(facts.get("connection", {}).get("setup", 0.0)), "connection" in facts
                 flow = (*job, event.item, event.flow, path, start.value, *span, int(event.bytes), whole)
                 timeline.transfers.append(Transfer(*flow, event.joules, setup, tcp))
+            case "reception":
+                timeline.receptions[event.flow] = client
             case "transfer_break":
                 timeline.broken[event.flow] = Broken(int(event.bytes), event.seconds)
             case "work":

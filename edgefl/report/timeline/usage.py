@@ -59,6 +59,8 @@ def _paths(timeline: Timeline) -> list[_Path]:
             if transfer.ended > since or transfer.started >= since:
                 jobs[transfer.job].append(transfer._replace(started=max(transfer.started, since)))
     computations = grouped((each.client, each) for each in timeline.computations)
+    between = [each for each in timeline.transfers if each.flow in timeline.receptions]
+    received = grouped(((timeline.receptions[each.flow], each.round), each) for each in between)
 
     def path(round: Round) -> _Path:
         own = jobs[round.critical, round.dispatch]
@@ -72,6 +74,7 @@ def _paths(timeline: Timeline) -> list[_Path]:
         ]
         gate = (down or up)[0].path[0 if down else -1]
         near = relays.get((round.number, gate), [])
+        down += received.get((round.critical, round.number), [])
         return _Path(down + [each for each in near if not each.up], compute, up + [each for each in near if each.up])
 
     return [path(round) for round in timeline.rounds]
@@ -79,16 +82,18 @@ def _paths(timeline: Timeline) -> list[_Path]:
 
 def breakdown_of(timeline: Timeline) -> list[Breakdown]:
     """The seconds of each round by phase, in the rounds' order."""
-    return [_breakdown(path, round) for path, round in zip(_paths(timeline), timeline.rounds, strict=True)]
+    peers = bool(timeline.receptions)
+    return [_breakdown(path, round, peers) for path, round in zip(_paths(timeline), timeline.rounds, strict=True)]
 
 
-def _breakdown(path: _Path, round: Round) -> Breakdown:
+def _breakdown(path: _Path, round: Round, peers: bool) -> Breakdown:
+    """Peers wait for each other where others wait for a framework."""
     closed, last = round.ended - round.server - round.evaluation, (round.server, round.evaluation)
     download, compute, upload = (
         covered((max(each.started, round.began), min(each.ended, closed)) for each in phases) for phases in path
     )
     rest = max(0.0, closed - round.began - download - compute - upload)
-    framework = max(0.0, min(rest, round.exposed - download - upload))
+    framework = 0.0 if peers else max(0.0, min(rest, round.exposed - download - upload))
     return Breakdown(download, compute, upload, framework, *last, rest - framework, round.hidden)
 
 
@@ -112,8 +117,7 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     used = {link: np.array(found) for link, found in spans.items()}
     bottlenecks = []
     names = {"framework": "the framework", "server": "the server", "evaluation": "the evaluation on clients"}
-    for path, round in zip(_paths(timeline), timeline.rounds, strict=True):
-        seconds = _breakdown(path, round)
+    for path, round, seconds in zip(_paths(timeline), timeline.rounds, breakdown_of(timeline), strict=True):
         phase = max(("compute", "download", "upload", *names, "waiting"), key=lambda each: getattr(seconds, each))
         if phase == "compute":
             name = timeline.device_of(round.critical)
@@ -190,6 +194,8 @@ def traffic_of(timeline: Timeline) -> Traffic:
         fate, broken = timeline.fate_of(transfer), timeline.broken.get(transfer.flow)
         side = up if transfer.up else down
         side[fate] = side.get(fate, 0) + transfer.bytes
+        if transfer.flow in timeline.receptions:
+            down[fate] = down.get(fate, 0) + transfer.bytes
         if broken is not None:
             side[fate] -= broken.bytes
             side["broken"] = side.get("broken", 0) + broken.bytes
@@ -209,6 +215,10 @@ def use_of_clients(timeline: Timeline) -> list[ClientUse]:
     for transfer in moved:
         one = use(transfer.client)
         one.seconds["upload" if transfer.up else "download"] += transfer.ended - transfer.started
+        if transfer.flow in timeline.receptions:
+            peer = use(timeline.receptions[transfer.flow])
+            peer.bytes_down += transfer.bytes
+            peer.seconds["download"] += transfer.ended - transfer.started
         if transfer.up:
             one.bytes_up += transfer.bytes
             arrived[transfer.client, transfer.round] = transfer.ended

@@ -31,6 +31,8 @@ class ProtocolSpec(Options, allow_inf_nan=False):
     needs: ClassVar[frozenset[Need]] = frozenset()
     has_rounds: ClassVar[bool] = True
     """True if a cohort is picked once the round before it has ended."""
+    own_models: ClassVar[bool] = False
+    """True if each client has a model of its own."""
     averages_in_cells: ClassVar[bool] = False
     """True if a client's update ends at its cell, which sends the mean of its clients' updates to the server."""
 
@@ -49,6 +51,9 @@ class ProtocolSpec(Options, allow_inf_nan=False):
     @abstractmethod
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
         """What it takes from parts of a scenario, with the reasons; ``weighting`` is the method's."""
+
+    def accept(self, clients: int, seed: int) -> Any:
+        """Check that so many clients can run it."""
 
     @abstractmethod
     def under_way(self, cohort: int) -> int:

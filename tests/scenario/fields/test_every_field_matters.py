@@ -111,6 +111,7 @@ TRIED_BY = {
     "simulation/test_downlinks.py": "network.transport.multicast",
     "simulation/test_errors_in_the_world.py": "budgets",
     "simulation/test_failures.py": "failures[] protocol<synchronous>.retries protocol<asynchronous>.retries",
+    "simulation/test_peers.py": "protocol<ring_all_reduce> protocol<gossip>",
     "simulation/test_overlap.py": "protocol<asynchronous>.ahead",
     "simulation/test_partial_work.py": "protocol<synchronous>.late protocol<synchronous>.reserve "
     "training.local.common_finish round_overhead",

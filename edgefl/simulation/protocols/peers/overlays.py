@@ -1,0 +1,212 @@
+"""The graph of peers that exchange models, the exchanges of a round, and the weights with which peers average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from edgefl.errors import UserError
+from edgefl.input_file import InputFile, find_input
+from edgefl.network.tree import graph_in
+from edgefl.options import Options, of_kind
+from edgefl.randomness import generator, integer_seed
+
+Matrix = NDArray[np.float64]
+Mixes = Literal["metropolis", "uniform", "max_degree", "push_sum"]
+Names = Literal["ring", "torus", "grid", "complete", "exponential"]
+Exchanges = Literal["all", "one_random", "pairwise"]
+
+DRAWS = 100
+"""The random graphs that are drawn until one of them is connected."""
+
+
+class Shape(Options):
+    """A graph that follows from the number of peers.
+
+    A torus and a grid are as square as the number allows; in the exponential graph peer i has the neighbours i ± 2^j
+    (Ying et al. 2021).
+
+    >>> sorted(Shape(kind="exponential").graph(8, seed=0).successors(0))
+    [1, 2, 4, 6, 7]
+    """
+
+    kind: Names = Field(description="the graph of neighbours")
+    directed: bool = Field(
+        default=False, description="ring and exponential only: send to the next ones, receive from the previous ones"
+    )
+
+    def graph(self, peers: int, seed: int) -> nx.DiGraph[int]:
+        """The overlay of peers 0, 1, …; ``seed`` is that of the run."""
+        if self.directed and self.kind not in ("ring", "exponential"):
+            raise UserError(f"expected false for '{self.kind}'", field="directed")
+        if self.kind in ("torus", "grid"):
+            rows = next(each for each in range(math.isqrt(peers), 0, -1) if peers % each == 0)
+            # In a torus of width 2 both edges between two neighbours would be one.
+            if rows < (least := 3 if self.kind == "torus" else 2):
+                raise UserError(f"expected rows and columns of {least} or more peers, and {peers} clients have none")
+            grid = nx.grid_2d_graph(rows, peers // rows, periodic=self.kind == "torus")
+            numbered: nx.DiGraph[int] = nx.convert_node_labels_to_integers(grid, ordering="sorted").to_directed()
+            return numbered
+        if self.kind == "complete":
+            complete: nx.DiGraph[int] = nx.complete_graph(peers, nx.DiGraph)
+            return complete
+        hops = [1] if self.kind == "ring" else [2**power for power in range((peers - 1).bit_length())]
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.add_nodes_from(range(peers))
+        graph.add_edges_from((peer, (peer + hop) % peers) for peer in range(peers) for hop in hops if hop % peers)
+        return graph if self.directed else graph.to_undirected().to_directed()
+
+
+class Drawn(Options):
+    """A random graph: the first connected one of up to 100 draws, the same for all methods of a seed."""
+
+    kind: Literal["k_regular", "erdos_renyi", "small_world"] = Field(
+        description="k_regular: all have k neighbours; erdos_renyi: each two are neighbours with probability p; "
+        "small_world: a ring of the k nearest ones, of which each edge is rewired with probability p (Watts-Strogatz)"
+    )
+    k: int | None = Field(default=None, ge=1, description="neighbours of each peer; not for erdos_renyi")
+    p: float | None = Field(default=None, gt=0, le=1, description="a probability; not for k_regular")
+
+    def graph(self, peers: int, seed: int) -> nx.DiGraph[int]:
+        wanted = {"k_regular": ("k",), "erdos_renyi": ("p",), "small_world": ("k", "p")}[self.kind]
+        given = {name: value for name in ("k", "p") if (value := getattr(self, name)) is not None}
+        if tuple(given) != wanted:
+            raise UserError(f"expected {' and '.join(wanted)} for '{self.kind}', found {' and '.join(given) or 'none'}")
+        makers: dict[str, Any] = {
+            "k_regular": lambda seed: nx.random_regular_graph(self.k or 0, peers, seed),
+            "erdos_renyi": lambda seed: nx.gnp_random_graph(peers, self.p or 0.0, seed),
+            "small_world": lambda seed: nx.watts_strogatz_graph(peers, self.k or 0, self.p or 0.0, seed),
+        }
+        for draw in range(DRAWS):
+            try:
+                graph = makers[self.kind](integer_seed(seed, "neighbours", draw) % 2**32)
+            except nx.NetworkXError as error:
+                raise UserError(f"{peers} clients cannot be such a graph: {error}") from None
+            if nx.is_connected(graph):
+                found: nx.DiGraph[int] = graph.to_directed()
+                return found
+        raise UserError(f"none of {DRAWS} drawn graphs of {peers} clients was connected; expected more neighbours")
+
+
+class FileGraph(Options):
+    """A graph of yours, whose nodes are named 0, 1, and so on, or client/0, client/1."""
+
+    kind: Literal["file"] = Field(description="file: a graph from a GraphML file, or node-link JSON")
+    path: InputFile = Field(description="the file (.graphml or .json); a directed graph sends along its edges")
+
+    def graph(self, peers: int, seed: int) -> nx.DiGraph[int]:
+        graph = graph_in(find_input(self.path), self.path)
+        names = {node: str(node).removeprefix("client/") for node in graph.nodes}
+        if sorted(names.values()) != sorted(map(str, range(peers))):
+            raise UserError(f"expected the nodes 0 to {peers - 1}, one for each client", file=self.path)
+        numbered: nx.DiGraph[int] = nx.relabel_nodes(
+            graph, {node: int(name) for node, name in names.items()}
+        ).to_directed()
+        numbered.remove_edges_from(list(nx.selfloop_edges(numbered)))
+        return numbered
+
+
+Neighbours = Annotated[
+    Shape | Drawn | FileGraph,
+    Field(discriminator="kind"),
+    BeforeValidator(of_kind, json_schema_input_type=Names | Shape | Drawn | FileGraph),
+]
+"""``protocol.neighbours``: a kind, or a mapping with ``kind`` and its options."""
+
+
+def overlay(neighbours: Shape | Drawn | FileGraph, peers: int, seed: int) -> nx.DiGraph[int]:
+    """The graph of so many peers, an edge from each to those that it sends to; UserError if it is not connected."""
+    if peers < 2:
+        raise UserError(f"peers need neighbours; expected two or more clients, found {peers}")
+    graph = neighbours.graph(peers, seed)
+    ordered: nx.DiGraph[int] = nx.DiGraph()
+    ordered.add_nodes_from(range(peers))
+    ordered.add_edges_from(sorted(graph.edges))
+    if not nx.is_strongly_connected(ordered):
+        raise UserError("some peers can never receive what others have learned; expected a connected graph")
+    return ordered
+
+
+def exchanges(graph: nx.DiGraph[int], exchange: Exchanges, seed: int, round: int) -> nx.DiGraph[int]:
+    """Who sends to whom in a round (from 0): all edges, one random one of each peer, or a random matching.
+
+    A matching is made of the edges in random order, each that meets no earlier one. The draws are keyed by the round,
+    so every peer can know them.
+    """
+    if exchange == "all":
+        return graph
+    numbers = generator(seed, "exchange", round)
+    chosen: nx.DiGraph[int] = nx.DiGraph()
+    chosen.add_nodes_from(graph.nodes)
+    if exchange == "one_random":
+        draws = numbers.random(len(graph))
+        for peer, draw in zip(graph.nodes, draws.tolist(), strict=True):
+            receivers = sorted(graph.successors(peer))
+            chosen.add_edge(peer, receivers[int(draw * len(receivers))])
+        return chosen
+    pairs = sorted((one, other) for one, other in graph.edges if one < other)
+    for place in numbers.permutation(len(pairs)).tolist():
+        one, other = pairs[place]
+        if not (chosen.degree(one) or chosen.degree(other)):
+            chosen.add_edges_from([(one, other), (other, one)])
+    return chosen
+
+
+def weights_of(graph: nx.DiGraph[int], mixing: Mixes) -> Matrix:
+    """The weights W ``[peers, peers]`` of a round: peer i takes w_ij of what peer j sent.
+
+    metropolis: w_ij = 1 / (1 + max(d_i, d_j)); max_degree: 1 / (1 + max d); uniform: 1 / (1 + the number that i
+    receives); w_ii is the rest of 1. push_sum: 1 / (1 + the number that j sends), also of j itself, so columns sum to 1
+    (Kempe et al. 2003).
+
+    >>> weights_of(nx.path_graph(3).to_directed(), "metropolis")[0].round(3).tolist()
+    [0.667, 0.333, 0.0]
+    """
+    peers = len(graph)
+    weights, into = np.zeros((peers, peers)), np.array([graph.in_degree(peer) for peer in range(peers)])
+    out = np.array([graph.out_degree(peer) for peer in range(peers)])
+    most = max(into)
+    for sender, receiver in graph.edges:
+        if mixing == "push_sum":
+            weights[receiver, sender] = 1 / (1 + out[sender])
+        elif mixing == "uniform":
+            weights[receiver, sender] = 1 / (1 + into[receiver])
+        else:
+            degree = most if mixing == "max_degree" else max(into[receiver], into[sender])
+            weights[receiver, sender] = 1 / (1 + degree)
+    rest = weights.sum(axis=0 if mixing == "push_sum" else 1)
+    np.fill_diagonal(weights, 1 - rest)
+    return weights
+
+
+def without(weights: Matrix, missing: Mapping[tuple[int, int], Any], mixing: Mixes) -> Matrix:
+    """The weights if some messages (sender, receiver) did not arrive: the receiver keeps theirs for its own model.
+
+    With push_sum the sender keeps them, so that no share is lost.
+    """
+    kept = weights.copy()
+    for sender, receiver in missing:
+        keeper = sender if mixing == "push_sum" else receiver
+        kept[keeper, keeper] += kept[receiver, sender]
+        kept[receiver, sender] = 0.0
+    return kept
+
+
+def spectral_gap(weights: Matrix) -> float:
+    """1 - the second largest modulus of the eigenvalues of ``weights`` ``[peers, peers]``.
+
+    The squared distance of models from their mean shrinks at least by the square of this modulus, if weights are
+    symmetric.
+
+    >>> round(spectral_gap(weights_of(Shape(kind="torus").graph(9, 0), "metropolis")), 12)
+    0.6
+    """
+    symmetric = np.allclose(weights, weights.T, rtol=0, atol=1e-15)
+    values = np.linalg.eigvalsh(weights) if symmetric else np.linalg.eigvals(weights)
+    return float(1 - np.sort(np.abs(values))[-2])

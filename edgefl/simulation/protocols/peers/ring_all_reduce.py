@@ -1,0 +1,135 @@
+"""FedAvg without a server: an all-reduce around a ring (Patarasuk and Yuan 2009)."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import simpy
+from pydantic import Field
+
+from edgefl.methods.parts.payload import Part
+from edgefl.simulation.clock import Clock
+from edgefl.simulation.participation import Life
+from edgefl.simulation.protocols.base import PROTOCOLS, Course
+from edgefl.simulation.protocols.peers.turn import Peers, PeersSpec, Turn
+from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.traffic import Delivery
+from edgefl.simulation.world import World
+
+
+@PROTOCOLS.register("ring_all_reduce")
+class RingAllReduceSpec(PeersSpec):
+    """All peers have the same model, the mean of what they trained; it is computed around a ring, without a server."""
+
+    kind: Literal["ring_all_reduce"] = Field(description="ring_all_reduce: FedAvg around a ring, without a server")
+
+    def course(self, world: World, book: RoundBook) -> Course:
+        return RingAllReduce(world, book)
+
+
+@dataclass(eq=False)
+class Ring:
+    """The peers of one round in their order, and the chunks that have arrived, by receiver and step."""
+
+    env: Clock
+    members: tuple[int, ...]
+    failed: bool = False
+    chunks: dict[tuple[int, int], simpy.Event] = field(default_factory=dict)
+
+    def chunk(self, receiver: int, step: int) -> simpy.Event:
+        """An event that triggers when the chunk of a step has arrived."""
+        return self.chunks.setdefault((receiver, step), self.env.event())
+
+    def arrived(self, receiver: int, step: int, delivery: simpy.Event) -> None:
+        """The transfer of a chunk is over."""
+        if isinstance(delivery, Delivery) and not delivery.failed:
+            self.chunk(receiver, step).succeed()
+
+
+class RingAllReduce(Peers):
+    """Reduce-scatter, then all-gather, each in n - 1 steps of one chunk of n.
+
+    In each step a peer sends a chunk to the next peer; its next step begins when that has arrived, and the chunk of the
+    previous peer. After the last step it begins the next round. The ring of a round has the peers that are available
+    when the first of them begins it. If one of them leaves before it has finished, the round fails: nobody has the
+    mean, all models stay as they were, and the next round begins with those that are available then.
+    """
+
+    def __init__(self, world: World, book: RoundBook) -> None:
+        super().__init__(world, book)
+        self._rings: dict[int, Ring] = {}
+
+    def start(self) -> None:
+        self.world.env.process(self._form(0))
+
+    def _form(self, round: int) -> Life:
+        """Form the ring of a round when a peer is available, and let the members begin that are in no round."""
+        available = np.flatnonzero(self.world.presence.available()).tolist()
+        while not available:
+            if not np.isfinite(seconds := self.world.presence.next_arrival()):
+                self.world.accounts.stop("stalled")
+                return
+            yield self.world.env.timeout(seconds)
+            available = np.flatnonzero(self.world.presence.available()).tolist()
+        if round in self._rings:  # several peers ended a round at this instant
+            return
+        fits = [each for each in available if self.world.work.of(each, self.world.setup.sizes.blocks).fits]
+        self._rings[round] = Ring(self.world.env, tuple(fits), failed=not fits)
+        for peer in available:
+            if peer not in self._at:
+                self.begin(peer, round)
+        self.changed()
+
+    def exchange(self, turn: Turn) -> Life:
+        ring = self._rings[turn.round]
+        place, count = ring.members.index(turn.client), len(ring.members)
+        after = ring.members[(place + 1) % count]
+        size, longer = divmod(sum(part.bytes for part in turn.parts), count)
+        for step in range(2 * (count - 1)):
+            chunk = (place - step) % count
+            parts = (Part(f"chunk {chunk}", size + (chunk < longer), turn.round),)
+            traffic, number = self.world.traffic, turn.job.id.dispatch
+            delivery = turn.sends(traffic.exchange(turn.client, after, parts, turn.round, number))
+            delivery.on_failure(lambda: turn.quit("timeout"))
+            delivery.callbacks.append(partial(ring.arrived, after, step))
+            yield delivery & ring.chunk(turn.client, step)
+
+    def over(self, turn: Turn) -> None:
+        round = turn.round
+        if turn.phase == "arrived":
+            following = self._rings.get(round + 1)
+            if round + 1 >= self.world.setup.rounds:
+                return
+            if following is None:
+                self.world.env.process(self._form(round + 1))
+            elif turn.client in following.members and not following.failed:
+                self.begin(turn.client, round + 1)
+        elif not (turn.refused or self._rings[round].failed):
+            self._fail(round)
+
+    def _fail(self, round: int) -> None:
+        """The ring of a round is broken: all that began it, or a later one, stop; later rings are formed again."""
+        self._rings[round].failed = True
+        self._rings = {each: known for each, known in self._rings.items() if each <= round}
+        for turn in [turn for each in sorted(self._turns) if each >= round for turn in self._turns[each]]:
+            if not turn.over:
+                del self._at[turn.client]
+                turn.drop("dropped")
+            elif turn.phase == "arrived":
+                turn.phase = "dropped"
+                turn.lose("dropped")
+        for each in [each for each in self._turns if each > round]:
+            del self._turns[each]
+
+    def closes(self) -> bool:
+        ring = self._rings.get(self.book.rounds_done)
+        if ring is None:
+            return False
+        arrived = sum(turn.phase == "arrived" for turn in self._turns[self.book.rounds_done])
+        return ring.failed or arrived == len(ring.members)
+
+    def closed(self, round: int) -> None:
+        del self._rings[round]
+        if round + 1 not in self._rings:
+            self.world.env.process(self._form(round + 1))
