@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from edgefl.methods.build import build_method
-from edgefl.methods.fits import NEEDS, Misfit, Need, Takes, missing
+from edgefl.methods.fits import NEEDS, Misfit, Need, Requirement, Takes, missing
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
 from edgefl.simulation.protocols.base import AnyProtocol
@@ -18,19 +18,24 @@ PAGE = Path(__file__).parents[1] / "methods.md"
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
 
 
-def _rounds(**options: str) -> Callable[[Method], Takes]:
+Column = tuple[Callable[[Method], Takes], Requirement]
+"""What it takes from a method, and what it needs of one."""
+
+
+def _rounds(**options: str) -> Column:
     protocol = TypeAdapter[Any](AnyProtocol).validate_python(options)
-    return lambda method: protocol.takes(method.weighting)
+    return lambda method: protocol.takes(method.weighting), Requirement("", protocol.needs)
 
 
-def _taking(*needs: Need) -> Callable[[Method], Takes]:
-    return lambda _: dict.fromkeys(needs, "")
+def _taking(*needs: Need) -> Column:
+    return lambda _: dict.fromkeys(needs, ""), Requirement("", frozenset())
 
 
 COLUMNS = {
     "asynchronous": _rounds(kind="asynchronous"),
     "`mix: models`": _rounds(kind="asynchronous", mix="models"),
     "hierarchical": _rounds(kind="hierarchical"),
+    "without a server": _rounds(kind="gossip"),
     "codec that rounds": _taking("exact uplink", "plain traffic"),
     "local parameters": _taking("whole model", "shared model"),
     "`momentum`": _taking("no momentum"),
@@ -50,7 +55,10 @@ OPTIMIZERS: dict[str, Any] = {
 
 def _parts(name: str) -> list[Need | None]:
     method = build_method(name, LocalOptions())
-    taken = [[missing(part, takes(method)) for part in method.parts()] for takes in COLUMNS.values()]
+    taken = [
+        [*(missing(part, takes(method)) for part in method.parts()), missing(needing, method.takes())]
+        for takes, needing in COLUMNS.values()
+    ]
     return [next(filter(None, needs), None) for needs in taken]
 
 
