@@ -172,13 +172,13 @@ class Power:
             tail = self._device(client).power.radio.tail
             yield 0.0 if tail is None else value(tail.watts), self._quiet[client][0]
         for flow in self._flows[client]:
-            yield transfer_joules(self._device(client), flow.tag.direction, 1.0, 0.0), flow.started
+            yield transfer_joules(self._device(client), flow.tag.way(client), 1.0, 0.0), flow.started
 
     def flows(self, client: int) -> Iterator[tuple[Flow, float, float]]:
         """The transfers of a client in progress, their joules by byte, and the most bytes by second that they reach."""
         for flow in self._flows[client]:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            yield flow, transfer_joules(self._device(client), flow.tag.direction, 0.0, 1.0), min(rate, _FASTEST) / 8
+            yield flow, transfer_joules(self._device(client), flow.tag.way(client), 0.0, 1.0), min(rate, _FASTEST) / 8
 
     def left(self, client: int) -> float:
         """The remaining joules of the client's battery."""
@@ -353,7 +353,7 @@ class Meter:
         price = rates.of_joule(self._env.now)
         most: Amounts = sum(watts for watts, _ in self._power.drawn(client)) * price
         for flow, joules, bytes in self._power.flows(client):
-            traffic = np.array([0.0, getattr(rates, flow.tag.direction) / 1e9])
+            traffic = np.array([0.0, getattr(rates, flow.tag.way(client)) / 1e9])
             most += bytes * np.maximum(joules * price + traffic, 0.0)
         return most
 
@@ -364,7 +364,7 @@ class Meter:
             found += watts * rates.of_watt(since, self._env.now)
         for flow, joules, _ in self._power.flows(client):
             found += self._bytes(self._moved.get(flow.id, _Moved(flow.started)), joules * flow.delivered, rates)
-            found[1] += flow.delivered / 1e9 * getattr(rates, flow.tag.direction)
+            found[1] += flow.delivered / 1e9 * getattr(rates, flow.tag.way(client))
         return found
 
     def _advance(self) -> None:

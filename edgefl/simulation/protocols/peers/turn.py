@@ -61,7 +61,7 @@ class Turn(Participation):
         if seconds := world.before_training(self.client, 0):
             yield self._env.timeout(seconds)
             world.waited(*self.job.place, self._end_phase())
-        world.clients[self.client].started = True
+        world.presence.started.add(self.client)
         yield from self._compute()
         self.phase = "upload"
         if seconds := world.before_sending(self.client, sum(part.bytes for part in self.parts)):
