@@ -2,6 +2,8 @@
 
 import pyarrow.parquet as pq
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from edgefl.experiment import run
 from edgefl.record.summary import read_summary
@@ -64,3 +66,18 @@ def test_a_full_buffer_of_equal_clients_is_the_synchronous_run_bit_for_bit(small
     other = run(small(**settings, protocol=protocol), out=tmp_path / "asynchronous")
     assert rounds(other, method) == rounds(one, method)
     assert verify(other) == []
+
+
+@pytest.mark.full
+def test_peers_that_average_with_all_others_have_fedavgs_model(small, tmp_path):
+    models = []
+    for number, protocol in enumerate(
+        ({}, {"kind": "ring_all_reduce"}, {"kind": "gossip", "neighbours": "complete", "mixing": "uniform"})
+    ):
+        settings = {"training__cohort": 8, "data__partition": {"kind": "iid"}, "methods": ["fedavg"]}
+        folder = run(small(**settings, protocol=protocol), out=tmp_path / str(number))
+        assert verify(folder) == []
+        models.append(load_file(folder / "fedavg" / "seed-0" / "final.safetensors"))
+    star, ring, graph = models
+    assert all(torch.equal(star[name], ring[name]) for name in star)
+    torch.testing.assert_close(graph, star, rtol=0, atol=1e-6)

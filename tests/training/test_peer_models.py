@@ -46,12 +46,6 @@ def test_spectral_gaps_of_the_weights(graph, mixing, gap):
     assert weights.sum(axis=1) == pytest.approx(1.0, abs=1e-15)
 
 
-def test_uniform_weights_converge_to_the_mean_by_degree():
-    star = nx.star_graph(5).to_directed()
-    limit = np.linalg.matrix_power(weights_of(star, "uniform"), 100)
-    assert limit == pytest.approx(np.array([[0.375] + [0.125] * 5] * 6), abs=1e-12)
-
-
 def test_push_sum_over_a_directed_graph():
     graph = nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2), (3, 0)])
     values, weights = torch.tensor([[1.0], [2.0], [4.0], [8.0], [16.0]]).double(), torch.ones(5).double()
