@@ -80,6 +80,7 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
                 assert figure.place.startswith(
                     (
                         "blocks",
+                        "peers",
                         "personalisation",
                         "metric",
                         "transfers",
