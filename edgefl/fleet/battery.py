@@ -75,6 +75,8 @@ class Charges:
         >>> charges.draw(0, 50.0, now=45.0); charges.held(0, now=45.0)
         50.0
         """
+        if not self._has[client]:
+            return
         if self._away[client] and self._charging[client]:
             self.joules[client], self._since[client] = self.held(client, now), max(now, self._since[client])
         self.joules[client] = max(self.joules[client] - joules, 0.0)
@@ -97,6 +99,8 @@ class Charges:
 
     def enough(self, now: float) -> NDArray[np.bool_]:
         """True for clients with enough charge to take part, shape ``[clients]``."""
+        if not any(self._has):
+            return np.ones(len(self._has), np.bool_)
         joules = self._at(now)
         return np.asarray(np.where(self._empty, joules >= self._resume - self.least, joules > self.least), np.bool_)
 
