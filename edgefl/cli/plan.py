@@ -87,8 +87,8 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "condition": ["scenario", "method", "vary", "trust", "as_json"],
         "published": ["scenario", "changes", "method", "rounds", "seed", "on", "as_json"],
         "here": ["scenario", "changes", "method", "rounds", "seed", "device", "as_json"],
+        "start": ["scenario", "changes", "method", "rounds", "seed", "as_json"],
     }
-    modes["start"] = ["scenario", "changes", "method", "rounds", "seed", "as_json"]
     needs = {"on": ["published"], "device": ["here"]}
     check_options(context, modes, {**needs, "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
@@ -99,13 +99,18 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     if start is not None:
         with quiet(as_json):
+            from pathlib import Path
+            from tempfile import TemporaryDirectory
+
             from edgefl.planning.planning import plan_starts
             from edgefl.report.starts import starts_between, starts_table
             from edgefl.scenario import load_scenario
 
-            own = load_scenario(scenario, changes or ())
-            hours = starts_between(own.start, start)
-            table = starts_table(plan_starts(own, hours, methods=method, rounds=rounds, seed=seed))
+            given = {"training.rounds": rounds, "seeds": None if seed is None else [seed]}
+            only = [f"{path}={value}" for path, value in given.items() if value is not None]
+            own = load_scenario(scenario, [*(changes or ()), *only])
+            with TemporaryDirectory() as folder:
+                table = starts_table(plan_starts(own, starts_between(own.start, start), Path(folder), method))
         say(table.json(), nl=False) if as_json else show(table)
         return
     paths = RunPaths(user_path(scenario))

@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     first.setting = {}
     if start is not None:
         begins = dict(_said(changes or ())).get("start", first.option("start"))
-        axes = {"start": [each.isoformat() for each in starts_between(begins, start)]}
+        axes = {"start": starts_between(begins, start)}
     results = [] if axes else [first]
     for number, values in enumerate(settings_of(axes), 1):
         chosen = [*(changes or ()), *(f"{path}={json.dumps(value)}" for path, value in values.items())]
@@ -76,9 +75,8 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         for label, why in replayed.refused.items():
             say(f"{label} is not replayed: {why}; train it there: {_trains(run, label, chosen, folder)}", err=as_json)
     if start is not None:
-        starts = {datetime.fromisoformat(each.option("start")): each.moments for each in results}
-        table = starts_table(starts)
-        write_figure(starts_figure(starts), out / "starts.png")
+        table = starts_table(results)
+        write_figure(starts_figure(results), out / "starts.png")
         if as_json:
             say(table.json(), nl=False)
             return

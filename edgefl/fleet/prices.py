@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from edgefl.csv_table import CsvTable, csv_table
+from edgefl.csv_table import csv_table
 from edgefl.errors import UserError, locating
 from edgefl.files import read_text
 from edgefl.input_file import InputFile, digest_of_file, find_input
+from edgefl.network.capacities.base import StepTrace
 from edgefl.options import Options
 from edgefl.units import UNITS, CarbonIntensity, EnergyPrice, TrafficPrice
 from edgefl.validation import as_validator, shown
@@ -53,74 +54,46 @@ def zone_of(name: str | None, start: datetime | None = None) -> tzinfo:
 TimeZone = Annotated[str, AfterValidator(as_validator(lambda name: str(zone_of(name))))]
 
 
-class Steps(NamedTuple):
-    """A series that repeats after its ``period``, by the seconds since the run's start.
-
-    ``times`` count from the ``first`` row, from 0 on, ascending; ``first`` is negative if that was before the start.
-    """
-
-    first: float = 0.0
-    times: Sequence[float] = (0.0,)
-    values: Sequence[float] = (0.0,)
-    period: float = math.inf
-
-    def value(self, seconds: float) -> float:
-        return self.values[self._place(seconds)[1]]
-
-    def next_change(self, seconds: float) -> float:
-        began, step = self._place(seconds)
-        return began + (self.times[step + 1] if step + 1 < len(self.times) else self.period)
-
-    def _place(self, seconds: float) -> tuple[float, int]:
-        """When the present period began, and the step in it."""
-        cycle = 0 if self.period == math.inf else math.floor((seconds - self.first) / self.period)
-        began = self.first + (cycle * self.period if cycle else 0.0)
-        return began, max(bisect_right(self.times, seconds - began) - 1, 0)
-
-
-class LocalHours:
+class LocalHours(NamedTuple):
     """A tariff by the local clock: ``values`` hold from their ``times`` on, seconds of the day, the last over midnight.
 
     Hours of a run are elapsed hours, so the day on which the clock goes forward has 23.
     """
 
-    def __init__(self, times: Sequence[float], values: Sequence[float], zone: tzinfo, start: datetime) -> None:
-        self._times, self._values, self._zone, self._start = times, values, zone, start.astimezone(UTC)
-        self._known = (0.0, -1.0, 0.0)  # from when to when which value holds
+    times: Sequence[float]
+    values: Sequence[float]
+    zone: tzinfo
+    start: datetime
 
     def value(self, seconds: float) -> float:
-        return self._step(seconds)[2]
+        return self.values[bisect_right(self.times, self._clock(seconds)[1]) - 1]
 
     def next_change(self, seconds: float) -> float:
-        return self._step(seconds)[1]
+        local, day = self._clock(seconds)
+        left = (*self.times, self.times[0] + 86400)[bisect_right(self.times, day)] - day
+        instant = local.astimezone(UTC)
+        if (instant + timedelta(seconds=left)).astimezone(self.zone).utcoffset() != local.utcoffset():
+            left = min(left, 900 - day % 900)  # the clock is changed before, at a quarter of an hour
+        return (instant - self.start).total_seconds() + left
 
-    def _step(self, seconds: float) -> tuple[float, float, float]:
-        if not self._known[0] <= seconds < self._known[1]:
-            instant = self._start + timedelta(seconds=seconds)
-            local = instant.astimezone(self._zone)
-            day = timedelta(hours=local.hour, minutes=local.minute, seconds=local.second).total_seconds()
-            day += local.microsecond / 1e6
-            place = bisect_right(self._times, day)
-            left = (*self._times, self._times[0] + 86400)[place] - day
-            if (instant + timedelta(seconds=left)).astimezone(self._zone).utcoffset() != local.utcoffset():
-                left = min(left, 1800 - day % 1800)  # the clock is changed before; at a half or a full hour
-            end = round((instant - self._start).total_seconds() + left, 6)
-            self._known = seconds, max(end, math.nextafter(seconds, math.inf)), self._values[place - 1]
-        return self._known
+    def _clock(self, seconds: float) -> tuple[datetime, float]:
+        """The local time, and its seconds of the day."""
+        local = (self.start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(self.zone)
+        return local, (local - local.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
 
 
-Price = Steps | LocalHours
+Price = StepTrace | LocalHours
 
 
 def integral(price: Price, begin: float, end: float) -> float:
     """The integral of a price from ``begin`` to ``end``, in its unit times seconds.
 
-    >>> integral(Steps(-1800.0, [0.0, 3600.0], [200.0, 300.0], 7200.0), 0.0, 9000.0)
+    >>> integral(StepTrace([0.0, 3600.0], [200.0, 300.0], period=7200.0).shifted(1800.0), 0.0, 9000.0)
     2340000.0
     """
     total = 0.0
     while begin < end:
-        until = min(max(price.next_change(begin), math.nextafter(begin, math.inf)), end)
+        until = min(price.next_change(begin), end)
         total += price.value(begin) * (until - begin)
         begin = until
     return total
@@ -133,7 +106,7 @@ class SeriesSpec(Options):
     column: str | None = Field(None, description="A part of the name of the values' column, such as `life cycle`.")
     unit: str | None = Field(None, description="The unit of the values if the name of their column does not say it.")
 
-    def start(self, start: datetime, zone: tzinfo, dimension: str) -> Price:
+    def start(self, start: datetime, _zone: tzinfo, dimension: str) -> Price:
         path = find_input(self.file)
         with locating(file=str(path)):
             rows, end = _read(str(path), digest_of_file(path), self.column, self.unit, dimension)
@@ -142,8 +115,8 @@ class SeriesSpec(Options):
                 covers = f"{first:%Y-%m-%dT%H:%MZ} to {end or first:%Y-%m-%dT%H:%MZ}"
                 raise UserError(f"expected a series that has the run's start, {start.isoformat()}, found {covers}")
         times = [(each - first).total_seconds() for each in rows]
-        period = math.inf if end is None else (end - first).total_seconds()
-        return Steps((first - start).total_seconds(), times, list(rows.values()), period)
+        period = None if end is None else (end - first).total_seconds()
+        return StepTrace(times, list(rows.values()), period=period).shifted((start - first).total_seconds())
 
 
 @as_validator
@@ -164,10 +137,9 @@ class HoursSpec(Options):
     )
     timezone: TimeZone | None = Field(None, description="Their time zone; null: that of the entry of the fleet.")
 
-    def start(self, start: datetime, zone: tzinfo, dimension: str) -> Price:
+    def start(self, start: datetime, zone: tzinfo, _dimension: str) -> Price:
         clock = {text: [float(part) for part in text.split(":")] for text in self.hours}
-        steps = sorted((3600 * clock[text][0] + 60 * clock[text][1], price) for text, price in self.hours.items())
-        times, values = [time for time, _ in steps], [price for _, price in steps]
+        times, values = zip(*sorted((3600 * clock[e][0] + 60 * clock[e][1], self.hours[e]) for e in clock), strict=True)
         return LocalHours(times, values, zone_of(self.timezone) if self.timezone else zone, start)
 
 
@@ -177,6 +149,13 @@ class CarbonHours(HoursSpec):
     hours: dict[_Time, CarbonIntensity] = Field(
         min_length=1, description="Each value by the local time from which it holds: {'12:00': 165 g/kWh, …}."
     )
+
+
+class Ways(Options):
+    """Prices of traffic by direction, as a device sees it."""
+
+    down: TrafficPrice = Field(0.0, description="Of what it receives.")
+    up: TrafficPrice = Field(0.0, description="Of what it sends.")
 
 
 def _form(value: Any) -> str:
@@ -190,27 +169,18 @@ def _named(value: Any) -> Any:
     return {"file": value} if isinstance(value, str) and value.lower().endswith((".csv", ".tsv", ".txt")) else value
 
 
-class Ways(Options):
-    """Prices of traffic by direction, as a device sees it."""
-
-    down: TrafficPrice = Field(0.0, description="Of what it receives.")
-    up: TrafficPrice = Field(0.0, description="Of what it sends.")
-
-
 _FORM, _FILE = Discriminator(_form), BeforeValidator(_named)
 _Series = Annotated[SeriesSpec, Tag("file")]
-_Hours = Annotated[HoursSpec, Tag("hours")]
-_CarbonHours = Annotated[CarbonHours, Tag("hours")]
 _Way = Annotated[TrafficPrice, Tag("number")] | Annotated[Ways, Tag("ways")]
 
 
 class Rates(NamedTuple):
     """What a client, or the server, emits and pays: by kWh over the run, and by GB in each direction."""
 
-    carbon: Price = Steps()
-    energy: Price = Steps()
-    down: float = 0.0
-    up: float = 0.0
+    carbon: Price
+    energy: Price
+    down: float
+    up: float
 
     def of_joule(self, seconds: float) -> NDArray[np.float64]:
         """Grams and euros of a joule at a time."""
@@ -231,12 +201,16 @@ class Bills(NamedTuple):
 class Prices(Options):
     """What energy emits and costs, and what traffic costs."""
 
-    carbon: Annotated[Annotated[CarbonIntensity, Tag("number")] | _Series | _CarbonHours, _FORM, _FILE] | None = Field(
-        None, description="CO2 of the grid, such as 400 g/kWh, a CSV file, or by local hours."
-    )
-    energy: Annotated[Annotated[EnergyPrice, Tag("number")] | _Series | _Hours, _FORM, _FILE] | None = Field(
-        None, description="Of a kWh, such as 0.32 €/kWh, a CSV file, or a tariff by local hours."
-    )
+    carbon: (
+        Annotated[
+            Annotated[CarbonIntensity, Tag("number")] | _Series | Annotated[CarbonHours, Tag("hours")], _FORM, _FILE
+        ]
+        | None
+    ) = Field(None, description="CO2 of the grid, such as 400 g/kWh, a CSV file, or by local hours.")
+    energy: (
+        Annotated[Annotated[EnergyPrice, Tag("number")] | _Series | Annotated[HoursSpec, Tag("hours")], _FORM, _FILE]
+        | None
+    ) = Field(None, description="Of a kWh, such as 0.32 €/kWh, a CSV file, or a tariff by local hours.")
     traffic: Annotated[_Way | Annotated[dict[str, Annotated[_Way, _FORM]], Tag("links")], _FORM] | None = Field(
         None, description="Of a GB (10⁹ bytes), such as 5 €/GB; by direction `{down, up}`, or by link."
     )
@@ -247,22 +221,26 @@ class Prices(Options):
         Raises:
             UserError: a series cannot be read, or has no value at the start, or nothing says when the run begins.
         """
-        names = ("carbon", "energy", "traffic")
-        every = {name: getattr(own, name, None) if own and getattr(own, name) is not None else getattr(self, name)
-                 for name in names}  # fmt: skip
-        prices: dict[str, Price] = {}
+        given = {
+            name: value for of in (self, own or Prices()) for name in PRICES if (value := getattr(of, name)) is not None
+        }
+        prices: list[Price] = []
         for name, dimension in (("carbon", "grams_per_kwh"), ("energy", "euros_per_kwh")):
-            given = every[name]
-            if isinstance(given, SeriesSpec | HoursSpec):
-                if start is None:
-                    raise UserError("follows the clock; expected when the run begins, in `start`", field=name)
-                with locating(field=name):
-                    prices[name] = given.start(start, zone_of(zone, start), dimension)
-            elif given is not None:
-                prices[name] = Steps(values=[given])
-        traffic = every["traffic"].get(link) if isinstance(every["traffic"], dict) else every["traffic"]
-        way = traffic if isinstance(traffic, Ways) else Ways.model_construct(down=traffic or 0.0, up=traffic or 0.0)
-        return Rates(**prices, down=way.down, up=way.up)
+            price = given.get(name, 0.0)
+            if not isinstance(price, SeriesSpec | HoursSpec):
+                prices.append(StepTrace([0.0], [price]))
+                continue
+            if start is None:
+                raise UserError("follows the clock; expected when the run begins, in `start`", field=name)
+            with locating(field=name):
+                prices.append(price.start(start, zone_of(zone, start), dimension))
+        traffic = given.get("traffic", 0.0)
+        way = traffic.get(link, 0.0) if isinstance(traffic, dict) else traffic
+        down, up = (way.down, way.up) if isinstance(way, Ways) else (way, way)
+        return Rates(prices[0], prices[1], down, up)
+
+
+PRICES = tuple(Prices.model_fields)
 
 
 class FleetPrices(Prices):
@@ -272,11 +250,14 @@ class FleetPrices(Prices):
 
 
 _MISSING = ("", "-", "n/e", "n/a", "nan", "null", "none")
-_STAMP = re.compile(r"(\d\d)[./](\d\d)[./](\d{4}) (\d\d):(\d\d)(?::(\d\d))?(?: ?\((UTC|[CEW]ES?T)\))?")
-_AHEAD = {"UTC": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3}
-"""Hours ahead of UTC."""
+_STAMP = re.compile(r"(\d\d)[./](\d\d)[./](\d{4}) (\d\d):(\d\d)(?::(\d\d))?(?: ?\((\w+)\))?")
+_CLOCKS = {
+    "(utc)": "UTC",
+    "(wet/west)": "Europe/Lisbon",
+    "(cet/cest)": "Europe/Brussels",
+    "(eet/eest)": "Europe/Athens",
+}
 _USUAL = {"grams_per_kwh": ("(direct)", "actual", "forecast"), "euros_per_kwh": ("day-ahead price",)}
-_ALIKE = {"life cycle": "(lca)"}
 
 
 @cache
@@ -287,7 +268,7 @@ def _read(
     table = csv_table(read_text(path, what="a CSV file"))
     names = [name.casefold() for name in table.header]
     time = next((names.index(each) for each in names if each.startswith(("mtu (", "datetime (utc)", "from"))), 0)
-    place = _column(table, names, column, dimension)
+    place = _column(names, column, dimension)
     # A half-hour that is not over has a forecast only.
     places = [place, names.index("forecast")] if names[place] == "actual" and "forecast" in names else [place]
     scale, instant_of, numbers = _scale(names[place], unit, dimension), _clock(names[time]), table.numbers(place)
@@ -299,10 +280,14 @@ def _read(
             continue  # a later auction of the same hours
         text = next((row[each] for each in places if row[each].casefold() not in _MISSING), None)
         with locating(field=f"line {line}"):
-            instant = instant_of(row[time], text is None)
+            instant = instant_of(row[time])
             number = math.nan if text is None else float(numbers(text))
             if text is not None and not math.isfinite(number):
                 raise UserError(f"expected a number in {table.header[place]}, found {shown(text)}")
+            if instant is None and text is not None:
+                raise UserError(
+                    f"expected a time that the clock in {table.header[time]} shows, found {shown(row[time])}"
+                )
             if instant in rows:
                 raise UserError(f"expected one row for each time, found {shown(row[time])} again")
         if instant is not None:
@@ -314,57 +299,56 @@ def _read(
     return known, max(rows) + min(steps) if steps else None
 
 
-def _column(table: CsvTable, names: list[str], column: str | None, dimension: str) -> int:
+def _column(names: list[str], column: str | None, dimension: str) -> int:
     """The column of the values."""
-    for part in _USUAL[dimension] if column is None else (column.casefold(), _ALIKE.get(column.casefold(), "")):
-        found = [n for n, name in enumerate(names) if name == part] or [
-            n for n, name in enumerate(names) if part in name
-        ]
-        if part and len(found) == 1:
-            return found[0]
+    parts = _USUAL[dimension] if column is None else (column.casefold(),)
+    for part in (*parts, *(["(lca)"] if parts == ("life cycle",) else [])):
+        found = [name for name in names if name == part] or [name for name in names if part in name]
+        if len(found) == 1:
+            return names.index(found[0])
+    if column is None and len(names) == 2:
+        return 1
     expected = f"expected one column with {column or 'values'}, which `column` names"
-    raise UserError(f"{expected}; found {', '.join(table.header)}")
+    raise UserError(f"{expected}; found {', '.join(names)}")
 
 
 def _scale(name: str, unit: str | None, dimension: str) -> float:
     """The factor of a column's values, by the unit in its name."""
-    text = re.sub(r"co.?2?.?eq?", "", name) if name not in ("actual", "forecast") else "g/kwh"
-    found = [each for each in UNITS[dimension] if re.search(rf"(?<!\w){re.escape((unit or each).casefold())}", text)]
-    known = [unit] if unit in UNITS[dimension] else [] if unit else found
+    text = unit or ("g/kWh" if name in ("actual", "forecast") else re.sub(r"co.?2?.?eq?", "", name))
+    known = [e for e in UNITS[dimension] if re.search(rf"(?<!\w){re.escape(e.casefold())}", text.casefold())]
     if not known:
         units = ", ".join(UNITS[dimension])
         raise UserError(f"expected the unit of the values in {name} as `unit`, one of {units}, found {unit}")
     return UNITS[dimension][max(known, key=len)]
 
 
-def _clock(header: str) -> Callable[[str, bool], datetime | None]:
-    """A function of a cell and whether its row has no value: the instant at which the row begins.
+def _clock(header: str) -> Callable[[str], datetime | None]:
+    """A function of a cell: the instant at which its row begins; ``None`` for a time that the clock does not show.
 
     Dates with the day first are of the clock in the header; the hour that occurs twice in autumn is marked, or in
-    summer time first. ``None``: a row without a value at a time that the clock does not show.
+    summer time first.
     """
-    clock = re.search(r"\((\w+)(?:/(\w+))?\)", header)
-    known = [_AHEAD.get((each or "").upper()) for each in (clock.groups() if clock else ())]
-    offsets = [hours for hours in reversed(known) if hours is not None]  # that of summer time first
+    zone = next((ZoneInfo(name) for clock, name in _CLOCKS.items() if clock in header), None)
     seen: set[datetime] = set()
 
-    def instant(text: str, empty: bool) -> datetime | None:
-        if (match := _STAMP.match(text)) is None:
-            try:
-                found = datetime.fromisoformat(text)
-            except ValueError:
-                raise UserError(f"expected a date with a time, found {shown(text)}") from None
-            if found.tzinfo is None and offsets != [0]:
-                raise UserError(f"expected times with an offset from UTC, found {shown(text)}")
-            return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
-        *parts, mark = match.groups()
-        day, month, year, hour, minute, second = (int(each or 0) for each in parts)
-        local = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-        possible = [local - timedelta(hours=each) for each in ([_AHEAD[mark]] if mark else offsets)]
-        if len(possible) == 2:
-            possible = [each for number, each in enumerate(possible) if _is_summer(each) == (number == 0)]
-        if not possible and not empty:
-            raise UserError(f"expected a time that the clock in {header} shows, found {shown(text)}")
+    def instant(text: str) -> datetime | None:
+        match, mark = _STAMP.match(text), None
+        try:
+            if match is None:
+                local = datetime.fromisoformat(text)
+            else:
+                *parts, mark = match.groups()
+                day, month, year, hour, minute, second = (int(each or 0) for each in parts)
+                local = datetime(year, month, day, hour, minute, second)
+        except ValueError:
+            raise UserError(f"expected a date with a time, found {shown(text)}") from None
+        if local.tzinfo is not None:
+            return local.astimezone(UTC)
+        if zone is None:
+            raise UserError(f"expected times with an offset from UTC, found {shown(text)}")
+        both = [local.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]  # summer time first
+        possible = [each.astimezone(UTC) for each in both if mark is None or each.tzname() == mark]
+        possible = [each for each in possible if each.astimezone(zone).replace(tzinfo=None) == local]
         again = local in seen
         seen.add(local)
         return possible[-1 if again else 0] if possible else None
@@ -372,14 +356,6 @@ def _clock(header: str) -> Callable[[str, bool], datetime | None]:
     return instant
 
 
-def _is_summer(instant: datetime) -> bool:
-    """True in the summer time of Europe: from the last Sunday of March to that of October, at 1:00 UTC."""
-    last = (datetime(instant.year, month, 31, 1, tzinfo=UTC) for month in (3, 10))
-    began, ended = (each - timedelta(days=(each.weekday() + 1) % 7) for each in last)
-    return began <= instant < ended
-
-
 def local_seconds(start: datetime, zone: str | None) -> float:
     """The seconds of the local clock since 1970 at an instant."""
-    local = start.astimezone(zone_of(zone, start))
-    return (local.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()
+    return start.astimezone(zone_of(zone, start)).replace(tzinfo=UTC).timestamp()

@@ -1,16 +1,16 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 
 from edgefl.experiment.precision_advice import precision_advice
+from edgefl.experiment.run import run
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.summary import EarlyEnd, summarise
+from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_for, world_of
 from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
@@ -19,7 +19,7 @@ from edgefl.planning.observation import BudgetPlan, DevicePlan, MethodPlan, Obse
 from edgefl.record.events import Listener
 from edgefl.record.figures import spent_by_round
 from edgefl.record.rounds import RoundRow, columns_of
-from edgefl.record.summary import SeedResult
+from edgefl.report import RunResult
 from edgefl.report.timeline.data import Timeline, timeline_of
 from edgefl.report.timeline.usage import Bottleneck, bottleneck_counts, bottlenecks_of
 from edgefl.scenario import Scenario, with_overrides
@@ -199,29 +199,12 @@ def untrained_rounds(
     return simulate_run(replace(setup, rounds=min(rounds + 1, scenario.training.rounds), stop="rounds"))
 
 
-@neutral_torch()
 def plan_starts(
-    scenario: Scenario,
-    starts: Sequence[datetime],
-    *,
-    methods: Sequence[str] | None = None,
-    rounds: int | None = None,
-    seed: int | None = None,
-) -> dict[datetime, dict[str, list[SeedResult]]]:
-    """Return the result of each method's seed at each start, without training: all its rounds, or the first ones."""
-    chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
-    costs = step_costs(scenario, [method.label for method in chosen])
-    found: dict[datetime, dict[str, list[SeedResult]]] = {}
-    for start in starts:
-        moved = with_overrides(scenario, [f"start={start.isoformat()}"])
-        for number, method in itertools.product(scenario.seeds if seed is None else [seed], chosen):
-            own = costs[method.label]
-            there, world = world_for(moved, world_of(moved, number), own.method)
-            setup = setup_of(there, method, world, own, learner=NeutralLearner(), trains=False, listeners=())
-            outcome = simulate_run(replace(setup, rounds=min(rounds or setup.rounds, setup.rounds)))
-            results = found.setdefault(start, {}).setdefault(method.label, [])
-            results.append(summarise(outcome, number, block_wise=False))
-    return found
+    scenario: Scenario, starts: Sequence[str], folder: Path, methods: Sequence[str] | None = None
+) -> list[RunResult]:
+    """Run the scenario without training at each start, each in a directory of its own within ``folder``."""
+    moved = [with_overrides(scenario, [f"start={start}"]) for start in starts]
+    return [RunResult(run(each, out=folder / str(n), methods=methods, train=False)) for n, each in enumerate(moved)]
 
 
 def _budget_plan(kind: str, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:

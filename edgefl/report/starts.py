@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.figures import PRICED, at
 from edgefl.record.summary import SeedResult
 from edgefl.report.figure_file import new_figure, plain
 from edgefl.report.quantities import limit, quantity, unit_for
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_or_none
 from edgefl.report.table import Table, figures, words
 from edgefl.units import parse
@@ -18,14 +20,11 @@ from edgefl.units import parse
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Starts = Mapping[datetime, Mapping[str, Sequence[SeedResult]]]
-"""The results of each method's seeds, by the instant at which they began."""
 
-
-def starts_between(start: str | None, hours: str) -> list[datetime]:
+def starts_between(start: str | None, hours: str) -> list[str]:
     """The full hours after a scenario's ``start``, without the last one.
 
-    >>> [each.isoformat() for each in starts_between("2026-03-28T18:00+01:00", "23h..25h")]
+    >>> starts_between("2026-03-28T18:00+01:00", "23h..25h")
     ['2026-03-29T17:00:00+01:00', '2026-03-29T18:00:00+01:00']
     """
     first, dots, last = hours.partition("..")
@@ -36,82 +35,78 @@ def starts_between(start: str | None, hours: str) -> list[datetime]:
     begin, end = (parse(each, "seconds") / 3600 for each in (first, last)) if dots else (0.0, 0.0)
     if not (0 <= begin < end and begin.is_integer() and end.is_integer()):
         raise UserError(f"expected hours after the start, such as 0h..24h, found {hours}", file="--start")
-    return [datetime.fromisoformat(str(start)) + timedelta(hours=each) for each in range(int(begin), int(end))]
+    begun = datetime.fromisoformat(str(start))
+    return [(begun + timedelta(hours=each)).isoformat() for each in range(int(begin), int(end))]
 
 
 class _Measure(NamedTuple):
-    """A figure by the hour: its heading, its dimension, its name in CSV, and its place in a seed's entry."""
+    """A figure by the hour: its heading, its dimension, its name in CSV, and its value of a seed."""
 
     head: str
     dimension: str
     key: str
-    place: Sequence[Any]
-    cost: bool = False  # the least one is the best
+    value: Callable[[SeedResult], float | None]
+    cost: bool = True  # the least one is the best
 
-    def of(self, seeds: Sequence[SeedResult]) -> Estimate | None:
+    def of(self, run: RunResult, label: str) -> Estimate | None:
         """The mean over seeds; ``None`` if one has no value."""
-        return mean_or_none([self._value(seed.written()) for seed in seeds])
-
-    def _value(self, entry: Any) -> float | None:
-        for part in self.place:
-            entry = entry[part] if isinstance(part, int) else entry.get(part)
-        return entry  # type: ignore[no-any-return]
+        return mean_or_none([self.value(seed) for seed in run.moments[label]])
 
 
-def _measures(starts: Starts) -> list[_Measure]:
-    every = [seed for of in starts.values() for seeds in of.values() for seed in seeds]
-    first, metric = every[0], every[0].metric.metric
-    priced = [each for each in PRICED.values() if at(first, each.name) is not None]
+def _measures(run: RunResult) -> list[_Measure]:
+    seed, metric = next(iter(run.moments.values()))[0], run.metric
+    priced = [each for each in PRICED.values() if at(seed, each.name) is not None]
     if not priced:
         raise UserError("expected a scenario with prices", file="--start")
-    found = [_Measure("time", "seconds", "seconds", ["seconds"])]
-    found += [_Measure(each.head, each.unit, each.name, [each.name], cost=True) for each in priced]
-    if any(each.metric.final is not None for each in every):
-        found.append(_Measure(metric.word, metric.dimension, "metric", ["metric", "final"]))
-        for number, target in enumerate(first.targets):
-            for each in [each for each in priced if each.limit]:
-                head, key = (
-                    f"{each.head} to {limit(target.value, metric.dimension)}",
-                    f"{each.name}_to_{target.value:g}",
-                )
-                found.append(_Measure(head, each.unit, key, ["targets", number, each.name], cost=True))
-        for number, budget in enumerate(first.budgets):
-            head = f"{metric.word} within {limit(budget.limit, budget.kind)}"
-            key, place = f"metric_within_{budget.kind}", ["budgets", number, "metric"]
-            found.append(_Measure(head, metric.dimension, key, place))
+    found = [_Measure("time", "seconds", "seconds", lambda seed: seed.seconds, cost=False)]
+    found += [_Measure(q.head, q.unit, q.name, partial(at, place=q.name)) for q in priced]
+    if run.trained:
+        found.append(_Measure(metric.word, metric.dimension, "metric", lambda seed: seed.metric.final, cost=False))
+        for n, target in enumerate(seed.targets):
+            to, key = limit(target.value, metric.dimension), f"to_{target.value:g}"
+            for q in [each for each in priced if each.limit]:
+                cost = partial(lambda n, name, seed: at(seed.targets[n], name), n, q.name)
+                found.append(_Measure(f"{q.head} to {to}", q.unit, f"{q.name}_{key}", cost))
+        for n, budget in enumerate(seed.budgets):
+            head, key = f"{metric.word} within {limit(budget.limit, budget.kind)}", f"metric_within_{budget.kind}"
+            found.append(
+                _Measure(head, metric.dimension, key, partial(lambda n, seed: seed.budgets[n].metric, n), cost=False)
+            )
     return found
 
 
-def starts_table(starts: Starts) -> Table:
+def _start(run: RunResult) -> datetime:
+    return datetime.fromisoformat(run.option("start"))
+
+
+def starts_table(runs: Sequence[RunResult]) -> Table:
     """A row for each method and start, and for each cost the best start and what the worst one costs.
 
     A start whose training the finished run does not have to the end is in the table, and not compared.
     """
-    places = [(start, label) for label in next(iter(starts.values())) for start in starts]
-    results = [starts[start][label] for start, label in places]
-    short = [any(seed.stop.reason == "trained" for seed in seeds) for seeds in results]
-    columns = [words("method", [label for _, label in places], "method"),
-               words("start", [f"{start:%Y-%m-%d %H:%M}" for start, _ in places], "start")]  # fmt: skip
+    rows = [(label, run, _start(run)) for label in runs[0].labels for run in runs]
+    columns = [words("method", [label for label, *_ in rows], "method"),
+               words("start", [f"{start:%Y-%m-%d %H:%M}" for *_, start in rows], "start")]  # fmt: skip
+    short = [
+        (label, start) for label, run, start in rows if any(e.stop.reason == "trained" for e in run.moments[label])
+    ]
     notes = []
-    for measure in _measures(starts):
-        found = [measure.of(seeds) for seeds in results]
-        columns.append(figures(measure.head, found, measure.dimension, measure.key, spread=True))
-        for label in dict.fromkeys(label for _, label in places) if measure.cost else ():
-            known = {start: mean.mean for (start, name), mean, ends in zip(places, found, short, strict=True)
-                     if name == label and mean is not None and not ends}  # fmt: skip
+    for measure in _measures(runs[0]):
+        means = {(label, start): measure.of(run, label) for label, run, start in rows}
+        columns.append(figures(measure.head, list(means.values()), measure.dimension, measure.key, spread=True))
+        for label in runs[0].labels if measure.cost else ():
+            known = {key[1]: e.mean for key, e in means.items() if key[0] == label and e and key not in short}
             if len(known) > 1:
                 notes.append(_best(label, measure, known))
-    if any(short):
-        names = ", ".join(
-            f"{label} at {start:%H:%M}" for (start, label), ends in zip(places, short, strict=True) if ends
-        )
+    if short:
+        names = ", ".join(f"{label} at {start:%H:%M}" for label, start in short)
         notes.append(f"Not compared, because other clients would have trained: {names}.")
-    zone = next(iter(starts)).strftime("%z")
+    zone = f"{_start(runs[0]):%z}"
     return Table(columns, [*notes, f"Starts at {zone[:3]}:{zone[3:]}; nothing was trained again."])
 
 
 def _best(label: str, measure: _Measure, known: Mapping[datetime, float]) -> str:
-    least, most = min(known, key=lambda start: known[start]), max(known, key=lambda start: known[start])
+    least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
     times = f", {known[most] / known[least]:.3g} times as much" if known[least] > 0 else ""
     return (
         f"{label}, {measure.head}: best at {least:%Y-%m-%d %H:%M}, {quantity(known[least], measure.dimension)}; "
@@ -119,24 +114,19 @@ def _best(label: str, measure: _Measure, known: Mapping[datetime, float]) -> str
     )
 
 
-def starts_figure(starts: Starts) -> Figure:
+def starts_figure(runs: Sequence[RunResult]) -> Figure:
     """A panel for each of grams and euros, with a line for each method."""
-    measures = [each for each in _measures(starts) if each.key in PRICED]
-    figure = new_figure(figsize=(4.5 * max(1, len(measures)), 3.6), layout="constrained")
-    axes = figure.subplots(1, max(1, len(measures)), squeeze=False)[0]
-    for ax, measure in zip(axes, measures, strict=False):
-        lines: dict[str, list[Estimate | None]] = {
-            label: [measure.of(of[label]) for of in starts.values()] for label in next(iter(starts.values()))
-        }
+    measures, first = [each for each in _measures(runs[0]) if each.key in PRICED], _start(runs[0])
+    figure = new_figure(figsize=(4.5 * len(measures), 3.6), layout="constrained")
+    hours = [(_start(run) - first).total_seconds() / 3600 for run in runs]
+    for ax, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
+        lines = {label: [measure.of(run, label) for run in runs] for label in runs[0].labels}
         unit = unit_for([each.mean for line in lines.values() for each in line if each], measure.dimension)
-        first = next(iter(starts))
-        hours = [(start - first).total_seconds() / 3600 for start in starts]
         for label, line in lines.items():
-            ax.step(
-                hours, [each.mean / unit.scale if each else float("nan") for each in line], where="mid", label=label
-            )
+            means = [each.mean / unit.scale if each else float("nan") for each in line]
+            ax.step(hours, means, where="mid", label=label)
         ax.set_xlabel(f"start, hours after {first:%Y-%m-%d %H:%M%z}")
         ax.set_ylabel(f"{measure.head}, {unit.symbol}")
         plain(ax)
-    axes[0].legend(frameon=False)
+    figure.axes[0].legend(frameon=False)
     return figure

@@ -262,6 +262,7 @@ class Power:
 
 Amounts = NDArray[np.float64]
 """Grams and euros, shape ``[2]``."""
+_NAMES = ("grams", "euros")
 
 
 class _Moved(NamedTuple):
@@ -285,8 +286,7 @@ class Meter:
         self._env, self._bills, self._fleet, self._power, self._accounts = env, bills, fleet, power, accounts
         self._moved: dict[int, _Moved] = {}  # by the number of the flow
         self._most: dict[int, Amounts] = {}  # what each client's activities add in a second, or more
-        self._total = np.zeros(2)  # their sum
-        self._left: list[tuple[Budget, int, float]] = []  # each budget, its place in amounts, and what is left, or less
+        self._total, self._spent = np.zeros(2), np.zeros(2)  # their sum; what the run has spent until now, or more
         self._since, self._change, self._armed, self._token = 0.0, math.inf, math.inf, 0
         self.breakdown: dict[str, dict[str, dict[str, float]]] = {}
         power.meter = self
@@ -328,7 +328,7 @@ class Meter:
             for name, amount in _named(both).items():
                 sums = self.breakdown.setdefault(name, {"by_phase": {}, "by_client": {}})[kind]
                 sums[key] = sums.get(key, 0.0) + amount
-        self._left = [(budget, place, left - max(0.0, amounts[place])) for budget, place, left in self._left]
+        self._spent = self._spent + np.maximum(amounts, 0.0)
         self._arm()
         return _named(amounts)
 
@@ -342,13 +342,12 @@ class Meter:
     def changed(self, client: int) -> None:
         """The activities of a client have changed, or the capacity of their links."""
         self._advance()
-        before, self._most[client] = self._most.get(client, 0.0), self._rate_of(client)
-        self._total = self._total + self._most[client] - before
+        if self._accounts.priced:
+            before, self._most[client] = self._most.get(client, 0.0), self._rate_of(client)
+            self._total = self._total + self._most[client] - before
         self._arm()
 
     def _rate_of(self, client: int) -> Amounts:
-        if not self._left:
-            return np.zeros(2)
         rates = self._of(client)
         price = rates.of_joule(self._env.now)
         most: Amounts = sum(watts for watts, _ in self._power.drawn(client)) * price
@@ -368,37 +367,39 @@ class Meter:
         return found
 
     def _advance(self) -> None:
-        seconds, self._since = self._env.now - self._since, self._env.now
-        self._left = [(budget, place, left - self._total[place] * seconds) for budget, place, left in self._left]
+        self._spent = self._spent + self._total * (self._env.now - self._since)
+        self._since = self._env.now
 
     def _arm(self) -> None:
         self._advance()
         due = self._change
-        for _, place, left in self._left:
-            if left <= 0 or self._total[place] > 0:
-                due = min(due, self._env.now + (left / self._total[place] if left > 0 else 0.0))
+        for budget, place in self._budgets():
+            left, rate = budget.limit - self._spent[place], self._total[place]
+            if left <= 0 or rate > 0:
+                due = min(due, self._env.now + (left / rate if left > 0 else 0.0))
         if due < self._armed:
             self._armed, self._token = due, self._token + 1
             token, alarm = self._token, self._env.alarm(due - self._env.now)
             alarm.callbacks.append(lambda _: self._look() if token == self._token else None)
 
+    def _budgets(self) -> list[tuple[Budget, int]]:
+        """The budgets that are left, and their places in amounts."""
+        return [(budget, _NAMES.index(budget.kind)) for budget in self._accounts.priced]
+
     def _look(self) -> None:
-        """Sum up what is left, at a change of a price or where a budget may be reached."""
+        """Sum up what is spent, at a change of a price or where a budget may be reached."""
         now, active = self._env.now, sorted(self._power.active())
         for client in active:
             for flow, joules, _ in self._power.flows(client):
                 moved, drawn = self._moved.get(flow.id, _Moved(flow.started)), joules * flow.delivered
                 self._moved[flow.id] = _Moved(now, drawn, self._bytes(moved, drawn, self._of(client)))
-        budgets, self._left = [(budget, int(budget.kind == "euros")) for budget in self._accounts.priced], []
-        running = np.sum([self._running(client) for client in active if budgets] or np.zeros((1, 2)), axis=0)
-        for budget, place in budgets:
-            self._left.append((budget, place, budget.limit - self._accounts.totals[budget.kind] - running[place]))
-        self._most = {client: self._rate_of(client) for client in active}
-        self._total = np.sum(list(self._most.values()) or np.zeros((1, 2)), axis=0)
-        for budget, place, left in self._left:
-            if left <= max(0.0, self._total[place] * slack(now)):
-                self._accounts.exhaust(budget)
-        self._left = [each for each in self._left if not each[0].exhausted]
+        if budgets := self._budgets():
+            self._spent = sum(map(self._running, active), np.array([self._accounts.totals[name] for name in _NAMES]))
+            self._most = {client: self._rate_of(client) for client in active}
+            self._total = sum(self._most.values(), np.zeros(2))
+            for budget, place in budgets:
+                if budget.limit - self._spent[place] <= max(0.0, self._total[place] * slack(now)):
+                    self._accounts.exhaust(budget)
         self._since, self._armed = now, math.inf
         prices = [price for rates in self._bills.groups for price in (rates.carbon, rates.energy)]
         self._change = min((price.next_change(now) for price in prices), default=math.inf)
@@ -407,7 +408,7 @@ class Meter:
 
 
 def _named(amounts: Iterable[float], whose: str = "") -> dict[str, float]:
-    both = zip(("grams", "euros"), map(float, amounts), strict=True)
+    both = zip(_NAMES, map(float, amounts), strict=True)
     return {f"{whose}{name}": amount for name, amount in both if amount}
 
 
