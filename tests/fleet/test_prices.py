@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -98,6 +99,28 @@ def test_a_tariff_follows_the_local_hour(start, expected):
     hours = {"hours": {"06:00": "0.34 €/kWh", "22:00": "21 ct/kWh"}, "timezone": "Europe/Berlin"}
     price = Prices.model_validate({"energy": hours}).rates(None, "", datetime.fromisoformat(start), None).energy
     assert 180 * integral(price, 0, 28800) / 3.6e6 == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "minutes"),  # of three days, those from 2:45 on until 22:00
+    [
+        ("Australia/Sydney", "2026-10-04T00:00+10:00", 3465 - 15),  # no 2:00 to 3:00
+        ("Pacific/Chatham", "2026-09-27T00:00+12:45", 3465 - 60),  # no 2:45 to 3:45
+        ("Asia/Kathmandu", "2026-06-10T00:00+05:45", 3465),
+    ],
+)
+def test_a_tariff_of_quarter_hours_follows_clocks_elsewhere(zone, start, minutes):
+    begin = datetime.fromisoformat(start)
+    prices = Prices.model_validate({"energy": {"hours": {"02:45": 1, "22:00": 0}, "timezone": zone}})
+    days = (datetime(begin.year, begin.month, begin.day + 3, tzinfo=ZoneInfo(zone)) - begin).total_seconds()
+    assert integral(prices.rates(None, "", begin, None).energy, 0, days) == pytest.approx(60 * minutes, rel=1e-9)
+
+
+def test_a_file_of_two_columns_names_its_unit_only(tmp_path):
+    rows = ["time;kg/kWh", "2026-06-10T00:00+05:30;0.2", "2026-06-10T01:00+05:30;", "2026-06-10T01:30+05:30;0.4"]
+    expected = 180 * (200 * 1.25 + 400 * 0.5) / 1000 + 180 * 200 * 0.25 / 1000  # 2:00 to 2:15 is the first row again
+    watts = [(0, 180.0), (7200, 0.0)]
+    assert total(rows, tmp_path, "2026-06-10T00:15+05:30", watts, "carbon") == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(
