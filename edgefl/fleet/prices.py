@@ -22,8 +22,8 @@ from edgefl.csv_table import csv_table
 from edgefl.errors import UserError, locating
 from edgefl.files import read_text
 from edgefl.input_file import InputFile, digest_of_file, find_input
-from edgefl.network.capacities.base import StepTrace
 from edgefl.options import Options
+from edgefl.step_trace import StepTrace
 from edgefl.units import UNITS, CarbonIntensity, EnergyPrice, TrafficPrice
 from edgefl.validation import as_validator, shown
 

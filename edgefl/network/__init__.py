@@ -1,6 +1,6 @@
 """Topologies, links, capacities over time, and max-min fair flows."""
 
-from edgefl.network.capacities.base import Capacities, CapacitySpec, StepTrace
+from edgefl.network.capacities.base import Capacities, CapacitySpec
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import Flow
 from edgefl.network.flow_network import FlowNetwork
@@ -10,6 +10,7 @@ from edgefl.network.topology import GraphLinks
 from edgefl.network.traces import TraceColumns, read_mahimahi, read_traces
 from edgefl.network.transport import FifoQueue, Transport, lv08
 from edgefl.network.tree import TreeLinks, build_topology
+from edgefl.step_trace import StepTrace
 
 __all__ = [
     "Capacities", "CapacitySpec", "ClientLinks", "FifoQueue", "Flow", "FlowNetwork", "GraphLinks", "LinkSpec",

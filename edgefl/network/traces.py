@@ -22,9 +22,9 @@ from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
 from edgefl.errors import Note, UserError, locating, nearest
 from edgefl.files import read_text
-from edgefl.network.capacities.base import StepTrace
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat
 from edgefl.options import Options
+from edgefl.step_trace import StepTrace
 from edgefl.units import UNITS, meant
 from edgefl.validation import shown
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from edgefl.emulation.real_network import RealNetwork
-from edgefl.network.capacities.base import StepTrace
 from edgefl.network.flow import Flow
 from edgefl.network.tcp import Tcp
 from edgefl.network.transport import Transport
 from edgefl.network.tree import TreeLinks
 from edgefl.simulation.clock import Clock
+from edgefl.step_trace import StepTrace
 
 
 class Carrier:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError, WrongAnswer
 from edgefl.network import FlowNetwork
-from edgefl.network.capacities.base import LinkDirection, StepTrace
+from edgefl.network.capacities.base import LinkDirection
 from edgefl.network.capacities.process import GeneratedCapacity, GeneratedRates
 from edgefl.network.traces import read_mahimahi, read_traces
+from edgefl.step_trace import StepTrace
 
 
 def send_over(process, sizes, gap=0.0):

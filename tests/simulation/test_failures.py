@@ -7,8 +7,8 @@ import pytest
 
 from edgefl.fleet import Accidents, FleetAssignment, Slowdown
 from edgefl.network import Tcp, Transport
-from edgefl.network.capacities.base import StepTrace
 from edgefl.simulation.presence import joined
+from edgefl.step_trace import StepTrace
 
 MEGABYTE = 1e6
 """A model, which a client receives and sends in 1 s."""

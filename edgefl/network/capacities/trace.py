@@ -13,9 +13,10 @@ from pydantic import Field, model_validator
 from edgefl import shipped
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import InputTraces, find_input, plain_files
-from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, Direction, LinkDirection, StepTrace
+from edgefl.network.capacities.base import CAPACITIES, Capacities, CapacitySpec, Direction, LinkDirection
 from edgefl.network.traces import TraceColumns, read_traces
 from edgefl.randomness import generator
+from edgefl.step_trace import StepTrace
 from edgefl.units import Seconds
 
 _WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
