@@ -89,7 +89,7 @@ def integral(price: Price, begin: float, end: float) -> float:
     """The integral of a price from ``begin`` to ``end``, in its unit times seconds.
 
     >>> integral(StepTrace([0.0, 3600.0], [200.0, 300.0], period=7200.0).shifted(1800.0), 0.0, 9000.0)
-    2340000.0
+    2160000.0
     """
     total = 0.0
     while begin < end:
