@@ -137,15 +137,14 @@ class Gossip(Peers):
             self.world.env.alarm(left).callbacks.append(lambda _: self._end_wait(turn))
         self._sent[peer] = round
         for other in self._of(round).successors(peer):
-            message = round, peer, other
             if other not in self._away and self._round[other] <= round:
                 delivery = self.world.traffic.exchange(peer, other, parts, round, turn.job.id.dispatch)
-                self._flows[message] = delivery
-                delivery.callbacks.append(partial(self._delivered, message))
+                self._flows[round, peer, other] = delivery
+                delivery.callbacks.append(partial(self._delivered, (round, peer, other)))
         self._look(*self._of(round).successors(peer))
         if self._waits(turn):
-            ready = self._ready[turn] = self.world.env.event()
-            yield ready
+            self._ready[turn] = self.world.env.event()
+            yield self._ready[turn]
 
     def _waits(self, turn: Turn) -> bool:
         """True if a message for its round may still arrive, or one of its own is not complete."""
