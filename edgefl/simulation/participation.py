@@ -120,7 +120,8 @@ class Participation:
         if seconds := world.before_training(self.client, sum(part.bytes for part in self.downlink.parts)):
             yield self._env.timeout(seconds)
         world.presence.started.add(self.client)
-        self._end_transfer()
+        if self._deliveries or self._env.now > self._since:  # peers download nothing
+            self._end_transfer()
         self._received()
 
         if self.work.fits and not (yield from self._compute()):
@@ -130,12 +131,19 @@ class Participation:
         parts = self._returned()
         if seconds := world.before_sending(self.client, sum(part.bytes for part in parts)):
             yield self._env.timeout(seconds)
+        yield from self._upload(parts)
+        self.finish()
+
+    def _upload(self, parts: Sequence[Part]) -> Life:
         self._deliveries = [self._send("up", parts)]
         yield self._deliveries[0]
+
+    def finish(self) -> None:
+        """Its upload is complete."""
         self._end_transfer()
         self.phase = "arrived"
         self.arrived_at = self.reached_at = self._env.now
-        world.presence.leaves(self.client)
+        self.world.presence.leaves(self.client)
         self._arrived()
         self._on_left(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Annotated, Literal
 
@@ -109,10 +110,8 @@ class Gossip(Peers):
         self._round = dict.fromkeys(self.peers, 0)  # the round that each peer is in, or joins next
         self._away: set[int] = set()
         self._flows: dict[Message, Delivery] = {}
-        self._decided: set[Message] = set()  # messages that were sent, or will not be
-        self._inbox: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # by round and receiver
-        self._used: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)  # by round, (sender, receiver)
-        self._due: set[Turn] = set()  # whose deadline has passed
+        self._sent = dict.fromkeys(self.peers, -1)  # the latest round whose messages each peer has sent
+        self._received: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)  # by round, (sender, receiver)
         self._ready: dict[Turn, simpy.Event] = {}
         self._of = lru_cache(64)(lambda round: exchanges(self.graph, spec.exchange, seed, round))
 
@@ -129,30 +128,27 @@ class Gossip(Peers):
         if round < self.world.setup.rounds:
             super().begin(peer, round)
 
-    def exchange(self, turn: Turn) -> Life:
-        round, peer, parts = turn.round, turn.client, turn.parts
+    def exchange(self, turn: Turn, parts: Sequence[Part]) -> Life:
+        round, peer = turn.round, turn.client
         if self._spec.mixing == "push_sum":
             parts = (*parts, PUSHED)
         if self._spec.deadline is not None:
             left = max(0.0, turn.began + self._spec.deadline - self.world.env.now)
-            self.world.env.alarm(left).callbacks.append(lambda _: self._expired(turn))
+            self.world.env.alarm(left).callbacks.append(lambda _: self._end_wait(turn))
+        self._sent[peer] = round
         for other in self._of(round).successors(peer):
-            message = round, peer, other
-            self._decided.add(message)
             if other not in self._away and self._round[other] <= round:
                 delivery = self.world.traffic.exchange(peer, other, parts, round, turn.job.id.dispatch)
-                self._flows[message] = delivery
-                delivery.callbacks.append(partial(self._delivered, message))
+                self._flows[round, peer, other] = delivery
+                delivery.callbacks.append(partial(self._delivered, (round, peer, other)))
         self._look(*self._of(round).successors(peer))
         if self._waits(turn):
-            ready = self._ready[turn] = self.world.env.event()
-            yield ready
+            self._ready[turn] = self.world.env.event()
+            yield self._ready[turn]
 
     def _waits(self, turn: Turn) -> bool:
         """True if a message for its round may still arrive, or one of its own is not complete."""
         round, peer, graph = turn.round, turn.client, self._of(turn.round)
-        if turn in self._due:
-            return False
         sends = self._spec.waits == "received_and_sent"
         if sends and any((round, peer, other) in self._flows for other in graph.successors(peer)):
             return True
@@ -162,26 +158,25 @@ class Gossip(Peers):
         round, sender, _ = message
         if message in self._flows:
             return True
-        return message not in self._decided and sender not in self._away and self._round[sender] <= round
+        return self._sent[sender] < round and sender not in self._away and self._round[sender] <= round
 
     def _look(self, *peers: int) -> None:
         """End the exchanges of these peers that wait for nothing any more."""
         for peer in peers:
             turn = self._at.get(peer)
             if turn in self._ready and not self._waits(turn):
-                self._ready.pop(turn).succeed()
+                self._end_wait(turn)
 
-    def _expired(self, turn: Turn) -> None:
-        if not turn.over:
-            self._due.add(turn)
-            self._look(turn.client)
+    def _end_wait(self, turn: Turn) -> None:
+        if turn in self._ready:
+            self._ready.pop(turn).succeed()
 
     def _delivered(self, message: Message, _: object) -> None:
         round, sender, receiver = message
         delivery = self._flows.pop(message, None)
         if delivery is not None:  # else it was cancelled at this instant
             if not delivery.failed:
-                self._inbox[round, receiver].add(sender)
+                self._received[round].add((sender, receiver))
             self._look(sender, receiver)
 
     def _cancel(self, *messages: Message) -> None:
@@ -202,10 +197,6 @@ class Gossip(Peers):
     def over(self, turn: Turn) -> None:
         peer, round = turn.client, turn.round
         self._ready.pop(turn, None)
-        self._due.discard(turn)
-        received = self._inbox.pop((round, peer), set())
-        if turn.phase == "arrived":
-            self._used[round] |= {(sender, peer) for sender in received}
         if turn.entered:
             self._round[peer] = round + 1
         if turn.phase == "arrived" and peer not in self._away:
@@ -239,13 +230,11 @@ class Gossip(Peers):
     def closed(self, round: int) -> None:
         for peer in self._away:
             self._round[peer] = max(self._round[peer], round + 1)
-        self._decided = {message for message in self._decided if message[0] > round}
-        self._inbox = defaultdict(set, {key: senders for key, senders in self._inbox.items() if key[0] > round})
 
-    def mixing(self, round: int) -> PeerMixing:
-        graph, spec, used = self._of(round), self._spec, self._used.pop(round, set())
-        missing = tuple(edge for edge in sorted(graph.edges) if edge not in used)
-        weights = without(weights_of(graph, spec.mixing), dict.fromkeys(missing), spec.mixing)
+    def mixing(self, round: int, arrived: set[int]) -> PeerMixing:
+        graph, spec, received = self._of(round), self._spec, self._received.pop(round, set())
+        missing = tuple(edge for edge in sorted(graph.edges) if edge not in received or edge[1] not in arrived)
+        weights = without(weights_of(graph, spec.mixing), missing, spec.mixing)
         return PeerMixing(weights, missing, spec.order == "mix_with_gradient", push_sum=spec.mixing == "push_sum")
 
     def break_off(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import networkx as nx
@@ -32,7 +32,7 @@ class Shape(Options):
     A torus and a grid are as square as the number allows; in the exponential graph peer i has the neighbours i ± 2^j
     (Ying et al. 2021).
 
-    >>> sorted(Shape(kind="exponential").graph(8, seed=0).successors(0))
+    >>> sorted(Shape(kind="exponential").graph(8, seed=0).neighbors(0))
     [1, 2, 4, 6, 7]
     """
 
@@ -41,8 +41,8 @@ class Shape(Options):
         default=False, description="ring and exponential only: send to the next ones, receive from the previous ones"
     )
 
-    def graph(self, peers: int, seed: int) -> nx.DiGraph[int]:
-        """The overlay of peers 0, 1, …; ``seed`` is that of the run."""
+    def graph(self, peers: int, seed: int) -> Any:
+        """The graph of peers 0, 1, …, directed or not; ``seed`` is that of the run."""
         if self.directed and self.kind not in ("ring", "exponential"):
             raise UserError(f"expected false for '{self.kind}'", field="directed")
         if self.kind in ("torus", "grid"):
@@ -51,16 +51,12 @@ class Shape(Options):
             if rows < (least := 3 if self.kind == "torus" else 2):
                 raise UserError(f"expected rows and columns of {least} or more peers, and {peers} clients have none")
             grid = nx.grid_2d_graph(rows, peers // rows, periodic=self.kind == "torus")
-            numbered: nx.DiGraph[int] = nx.convert_node_labels_to_integers(grid, ordering="sorted").to_directed()
-            return numbered
+            return nx.convert_node_labels_to_integers(grid, ordering="sorted")
         if self.kind == "complete":
-            complete: nx.DiGraph[int] = nx.complete_graph(peers, nx.DiGraph)
-            return complete
+            return nx.complete_graph(peers)
         hops = [1] if self.kind == "ring" else [2**power for power in range((peers - 1).bit_length())]
-        graph: nx.DiGraph[int] = nx.DiGraph()
-        graph.add_nodes_from(range(peers))
-        graph.add_edges_from((peer, (peer + hop) % peers) for peer in range(peers) for hop in hops if hop % peers)
-        return graph if self.directed else graph.to_undirected().to_directed()
+        edges = [(peer, (peer + hop) % peers) for peer in range(peers) for hop in hops]
+        return nx.DiGraph(edges) if self.directed else nx.Graph(edges)
 
 
 class Drawn(Options):
@@ -73,7 +69,7 @@ class Drawn(Options):
     k: int | None = Field(default=None, ge=1, description="neighbours of each peer; not for erdos_renyi")
     p: float | None = Field(default=None, gt=0, le=1, description="a probability; not for k_regular")
 
-    def graph(self, peers: int, seed: int) -> nx.DiGraph[int]:
+    def graph(self, peers: int, seed: int) -> Any:
         wanted = {"k_regular": ("k",), "erdos_renyi": ("p",), "small_world": ("k", "p")}[self.kind]
         given = {name: value for name in ("k", "p") if (value := getattr(self, name)) is not None}
         if tuple(given) != wanted:
@@ -89,8 +85,7 @@ class Drawn(Options):
             except nx.NetworkXError as error:
                 raise UserError(f"{peers} clients cannot be such a graph: {error}") from None
             if nx.is_connected(graph):
-                found: nx.DiGraph[int] = graph.to_directed()
-                return found
+                return graph
         raise UserError(f"none of {DRAWS} drawn graphs of {peers} clients was connected; expected more neighbours")
 
 
@@ -100,16 +95,12 @@ class FileGraph(Options):
     kind: Literal["file"] = Field(description="file: a graph from a GraphML file, or node-link JSON")
     path: InputFile = Field(description="the file (.graphml or .json); a directed graph sends along its edges")
 
-    def graph(self, peers: int, seed: int) -> nx.DiGraph[int]:
+    def graph(self, peers: int, seed: int) -> Any:
         graph = graph_in(find_input(self.path), self.path)
         names = {node: str(node).removeprefix("client/") for node in graph.nodes}
         if sorted(names.values()) != sorted(map(str, range(peers))):
             raise UserError(f"expected the nodes 0 to {peers - 1}, one for each client", file=self.path)
-        numbered: nx.DiGraph[int] = nx.relabel_nodes(
-            graph, {node: int(name) for node, name in names.items()}
-        ).to_directed()
-        numbered.remove_edges_from(list(nx.selfloop_edges(numbered)))
-        return numbered
+        return nx.relabel_nodes(graph, {node: int(name) for node, name in names.items()})
 
 
 Neighbours = Annotated[
@@ -124,10 +115,10 @@ def overlay(neighbours: Shape | Drawn | FileGraph, peers: int, seed: int) -> nx.
     """The graph of so many peers, an edge from each to those that it sends to; UserError if it is not connected."""
     if peers < 2:
         raise UserError(f"peers need neighbours; expected two or more clients, found {peers}")
-    graph = neighbours.graph(peers, seed)
+    graph = neighbours.graph(peers, seed).to_directed()
     ordered: nx.DiGraph[int] = nx.DiGraph()
     ordered.add_nodes_from(range(peers))
-    ordered.add_edges_from(sorted(graph.edges))
+    ordered.add_edges_from(sorted((sender, receiver) for sender, receiver in graph.edges if sender != receiver))
     if not nx.is_strongly_connected(ordered):
         raise UserError("some peers can never receive what others have learned; expected a connected graph")
     return ordered
@@ -168,24 +159,20 @@ def weights_of(graph: nx.DiGraph[int], mixing: Mixes) -> Matrix:
     >>> weights_of(nx.path_graph(3).to_directed(), "metropolis")[0].round(3).tolist()
     [0.667, 0.333, 0.0]
     """
-    peers = len(graph)
-    weights, into = np.zeros((peers, peers)), np.array([graph.in_degree(peer) for peer in range(peers)])
-    out = np.array([graph.out_degree(peer) for peer in range(peers)])
-    most = max(into)
-    for sender, receiver in graph.edges:
-        if mixing == "push_sum":
-            weights[receiver, sender] = 1 / (1 + out[sender])
-        elif mixing == "uniform":
-            weights[receiver, sender] = 1 / (1 + into[receiver])
-        else:
-            degree = most if mixing == "max_degree" else max(into[receiver], into[sender])
-            weights[receiver, sender] = 1 / (1 + degree)
-    rest = weights.sum(axis=0 if mixing == "push_sum" else 1)
-    np.fill_diagonal(weights, 1 - rest)
+    sent: Matrix = nx.to_numpy_array(graph, range(len(graph))).T  # [receiver, sender]
+    into, out = sent.sum(axis=1), sent.sum(axis=0)
+    degrees = {
+        "push_sum": out,
+        "uniform": into[:, np.newaxis],
+        "max_degree": into.max(),
+        "metropolis": np.maximum.outer(into, into),
+    }
+    weights: Matrix = sent / (1 + degrees[mixing])
+    np.fill_diagonal(weights, 1 - weights.sum(axis=0 if mixing == "push_sum" else 1))
     return weights
 
 
-def without(weights: Matrix, missing: Mapping[tuple[int, int], Any], mixing: Mixes) -> Matrix:
+def without(weights: Matrix, missing: Iterable[tuple[int, int]], mixing: Mixes) -> Matrix:
     """The weights if some messages (sender, receiver) did not arrive: the receiver keeps theirs for its own model.
 
     With push_sum the sender keeps them, so that no share is lost.
@@ -207,6 +194,4 @@ def spectral_gap(weights: Matrix) -> float:
     >>> round(spectral_gap(weights_of(Shape(kind="torus").graph(9, 0), "metropolis")), 12)
     0.6
     """
-    symmetric = np.allclose(weights, weights.T, rtol=0, atol=1e-15)
-    values = np.linalg.eigvalsh(weights) if symmetric else np.linalg.eigvals(weights)
-    return float(1 - np.sort(np.abs(values))[-2])
+    return float(1 - np.sort(np.abs(np.linalg.eigvals(weights)))[-2])

@@ -1,8 +1,8 @@
 """FedAvg without a server: an all-reduce around a ring (Patarasuk and Yuan 2009)."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import simpy
@@ -14,7 +14,6 @@ from edgefl.simulation.participation import Life
 from edgefl.simulation.protocols.base import PROTOCOLS, Course
 from edgefl.simulation.protocols.peers.turn import Peers, PeersSpec, Turn
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.traffic import Delivery
 from edgefl.simulation.world import World
 
 
@@ -28,23 +27,17 @@ class RingAllReduceSpec(PeersSpec):
         return RingAllReduce(world, book)
 
 
-@dataclass(eq=False)
 class Ring:
-    """The peers of one round in their order, and the chunks that have arrived, by receiver and step."""
+    """The peers of one round in their order, and the chunks that each has received and not read."""
 
-    env: Clock
-    members: tuple[int, ...]
-    failed: bool = False
-    chunks: dict[tuple[int, int], simpy.Event] = field(default_factory=dict)
+    def __init__(self, env: Clock, members: list[int]) -> None:
+        self.members, self.failed = members, not members
+        self.chunks = {peer: simpy.Store(env) for peer in members}
 
-    def chunk(self, receiver: int, step: int) -> simpy.Event:
-        """An event that triggers when the chunk of a step has arrived."""
-        return self.chunks.setdefault((receiver, step), self.env.event())
-
-    def arrived(self, receiver: int, step: int, delivery: simpy.Event) -> None:
+    def arrived(self, receiver: int, delivery: Any) -> None:
         """The transfer of a chunk is over."""
-        if isinstance(delivery, Delivery) and not delivery.failed:
-            self.chunk(receiver, step).succeed()
+        if not delivery.failed:
+            self.chunks[receiver].put(delivery)
 
 
 class RingAllReduce(Peers):
@@ -75,25 +68,24 @@ class RingAllReduce(Peers):
         if round in self._rings:  # several peers ended a round at this instant
             return
         fits = [each for each in available if self.world.work.of(each, self.world.setup.sizes.blocks).fits]
-        self._rings[round] = Ring(self.world.env, tuple(fits), failed=not fits)
+        self._rings[round] = Ring(self.world.env, fits)
         for peer in available:
             if peer not in self._at:
                 self.begin(peer, round)
         self.changed()
 
-    def exchange(self, turn: Turn) -> Life:
+    def exchange(self, turn: Turn, parts: Sequence[Part]) -> Life:
         ring = self._rings[turn.round]
         place, count = ring.members.index(turn.client), len(ring.members)
         after = ring.members[(place + 1) % count]
-        size, longer = divmod(sum(part.bytes for part in turn.parts), count)
+        size, longer = divmod(sum(part.bytes for part in parts), count)
         for step in range(2 * (count - 1)):
             chunk = (place - step) % count
-            parts = (Part(f"chunk {chunk}", size + (chunk < longer), turn.round),)
-            traffic, number = self.world.traffic, turn.job.id.dispatch
-            delivery = turn.sends(traffic.exchange(turn.client, after, parts, turn.round, number))
-            delivery.on_failure(lambda: turn.quit("timeout"))
-            delivery.callbacks.append(partial(ring.arrived, after, step))
-            yield delivery & ring.chunk(turn.client, step)
+            sent = [Part(f"chunk {chunk}", size + (chunk < longer), turn.round)]
+            exchange = self.world.traffic.exchange
+            delivery = turn.sends(exchange(turn.client, after, sent, turn.round, turn.job.id.dispatch))
+            delivery.callbacks.append(partial(ring.arrived, after))
+            yield delivery & ring.chunks[turn.client].get()
 
     def over(self, turn: Turn) -> None:
         round = turn.round

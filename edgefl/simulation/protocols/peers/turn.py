@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import simpy
 
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.payload import Downlink
+from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.methods.parts.server import Weighting
 from edgefl.simulation.participation import Life, Participation
 from edgefl.simulation.protocols.base import ProtocolSpec
@@ -45,42 +45,15 @@ class Turn(Participation):
         world = course.world
         blocks = world.setup.sizes.blocks
         super().__init__(world, client, round, Downlink((), blocks), world.work.of(client, blocks), on_left=course.left)
-        self.course, self.parts, self.began = course, world.uplink(client), self._env.now
+        self.course, self.began = course, self._env.now
 
-    def _live(self, *, submit_first: bool = False) -> Life:
-        if (hindrance := self.world.presence.enters(self.client, self.quit)) is not None:
-            self.quit(hindrance)
-            return
-        self.entered = True
-        self.world.seen[self.client] = True
-        self.world.picks[self.client] += 1
-        yield from self._attempt()
-
-    def _attempt(self) -> Life:
-        world = self.world
-        if seconds := world.before_training(self.client, 0):
-            yield self._env.timeout(seconds)
-            world.waited(*self.job.place, self._end_phase())
-        world.presence.started.add(self.client)
-        yield from self._compute()
-        self.phase = "upload"
-        if seconds := world.before_sending(self.client, sum(part.bytes for part in self.parts)):
-            yield self._env.timeout(seconds)
-        yield from self.course.exchange(self)
-        self.finish()
+    def _upload(self, parts: Sequence[Part]) -> Life:
+        yield from self.course.exchange(self, parts)
 
     def sends(self, delivery: Delivery) -> Delivery:
-        """Abort this transfer if the peer leaves."""
-        self._deliveries = [delivery]
+        """Leave the round if this transfer fails, and abort it if the peer leaves."""
+        self._deliveries = [self._following(delivery)]
         return delivery
-
-    def finish(self) -> None:
-        """Its exchange is over."""
-        self._end_transfer()
-        self.phase = "arrived"
-        self.arrived_at = self.reached_at = self._env.now
-        self.world.presence.leaves(self.client)
-        self._on_left(self)
 
     def quit(self, reason: str) -> None:
         if self.phase != "upload" or not self.course.leaves_exchange(self):
@@ -113,7 +86,7 @@ class Peers(ABC):
                 round = self.book.rounds_done
                 turns = self._turns.pop(round, [])
                 arrived = sorted((each for each in turns if each.phase == "arrived"), key=lambda each: each.client)
-                self.book.close(round, turns, arrived, self.mixing(round))
+                self.book.close(round, turns, arrived, self.mixing(round, {each.client for each in arrived}))
                 if world.stopped.triggered:
                     return
                 if self.book.rounds_done >= world.setup.rounds:
@@ -132,7 +105,10 @@ class Peers(ABC):
 
     def begin(self, peer: int, round: int) -> None:
         """The peer begins a round."""
-        turn = self._at[peer] = Turn(self, peer, round)
+        turn, present = Turn(self, peer, round), self.world.presence.available()[peer]
+        self._at[peer] = turn
+        self.world.seen[peer] |= present
+        self.world.picks[peer] += present
         self._turns[round].append(turn)
         if turn.work.fits:
             turn.begin()
@@ -154,8 +130,8 @@ class Peers(ABC):
         """The run begins: the first peers begin their first round."""
 
     @abstractmethod
-    def exchange(self, turn: Turn) -> Life:
-        """What a peer does after it has computed."""
+    def exchange(self, turn: Turn, parts: Sequence[Part]) -> Life:
+        """What a peer does with the parts of its model after it has computed."""
 
     @abstractmethod
     def over(self, turn: Turn) -> None:
@@ -169,8 +145,8 @@ class Peers(ABC):
     def closed(self, round: int) -> None:
         """The round has closed."""
 
-    def mixing(self, round: int) -> PeerMixing | None:
-        """How the models of peers are averaged at the end of a round; None: they are all the same."""
+    def mixing(self, round: int, arrived: set[int]) -> PeerMixing | None:
+        """How the models of peers are averaged after a round that these finished; None: they are all the same."""
         return None
 
     def leaves_exchange(self, turn: Turn) -> bool:
