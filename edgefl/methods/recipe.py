@@ -113,8 +113,6 @@ class Method:
             takes["whole model"] = f"clients of {label} send nothing"
         if self.payload.sends_blocks:
             takes["server start"] = f"{label} sends only some blocks"
-        if self.overlap:
-            takes["server start"] = "with overlap the server sends before the round"
         if (kind := self.local.optimizer.kind) != "sgd":
             takes["sgd"] = f"local.optimizer is {kind}; expected local: {{optimizer: sgd}}"
         if self.objective.proximal_weight is None:

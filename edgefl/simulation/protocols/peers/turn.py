@@ -28,7 +28,7 @@ class PeersSpec(ProtocolSpec):
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
         reason = f"with protocol.kind {self.kind} there is none; expected synchronous, asynchronous or hierarchical"
-        takes: tuple[Need, ...] = "server", "each update", "rounds", "deadline", "server's links"
+        takes: tuple[Need, ...] = "server", "each update", "rounds", "deadline", "server's links", "early cohort"
         return dict.fromkeys(takes, reason)
 
     def under_way(self, cohort: int) -> int:
