@@ -78,7 +78,8 @@ SAVED = int(re.search(r"FedBR reaches FedMLB's accuracy with (\d+) % fewer downl
 
 def cells_of_the_page() -> dict[tuple[str, str], str]:
     """What docs/results.md shows of ``5g_10clients``, by method and column."""
-    table = re.search(r"^\|.*accuracy, %.*\n\|.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    section = PAGE.partition("## FedBR where all clients take part")[2]
+    table = re.search(r"^\|.*accuracy, %.*\n\|.*\n((?:\|.*\n)+)", section, re.MULTILINE)
     head, _, *rows = ([cell.strip() for cell in line.strip("|\n").split("|")] for line in table[0].splitlines())
     return {(row[0], name): cell for row in rows for name, cell in list(zip(head, row, strict=True))[1:]}
 
