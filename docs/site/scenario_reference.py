@@ -87,6 +87,8 @@ class _Reference:
         """The path under which mappings are described; their section is written when they are met first."""
         key = json.dumps(members, sort_keys=True)
         if key not in self.homes:
+            taken = [home for home in self.homes.values() if home == path or home.startswith(f"{path} (")]
+            path = f"{path} ({len(taken) + 1})" if taken else path  # another mapping that the same field may have
             self.homes[key] = path
             self.waiting.append((path, members))
         return self.homes[key]
