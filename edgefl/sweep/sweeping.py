@@ -170,8 +170,7 @@ def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[
         return
     pool = WorkerPool(min(processes, len(jobs)))
     try:
-        calls = [(number, (run_job, (job, folder / job.id))) for number, job in jobs.items()]
-        pool.each(calls, finished, pool.size)
+        pool.each(jobs, lambda number: (run_job, (jobs[number], folder / jobs[number].id)), finished, pool.size)
     finally:
         pool.close()  # unfinished run directories can be resumed, so the processes need not finish
 

@@ -41,8 +41,7 @@ def pool():
 
 def answers(pool, function, arguments, at_once=5):
     found = {}
-    calls = ((number, (function, (argument,))) for number, argument in enumerate(arguments))
-    pool.each(calls, found.__setitem__, at_once)
+    pool.each(range(len(arguments)), lambda number: (function, (arguments[number],)), found.__setitem__, at_once)
     return [found[number] for number in sorted(found)]
 
 
@@ -50,17 +49,16 @@ def answers(pool, function, arguments, at_once=5):
 def test_every_call_is_answered_by_a_worker_process(pool):
     under_way, most, found = set(), [], {}
 
-    def calls():
-        for number in range(20):
-            under_way.add(number)
-            most.append(len(under_way))
-            yield number, ((lambda value: (value**2, os.getpid())), (number,))
+    def call(number):
+        under_way.add(number)
+        most.append(len(under_way))
+        return (lambda value: (value**2, os.getpid())), (number,)
 
     def done(number, answer):
         under_way.remove(number)
         found[number] = answer
 
-    pool.each(calls(), done, 5)
+    pool.each(range(20), call, done, 5)
     assert {number: square for number, (square, _) in found.items()} == {number: number**2 for number in range(20)}
     workers = {process for _, process in found.values()}
     assert len(workers) <= 2
@@ -85,7 +83,7 @@ def test_the_first_failure_is_raised_no_new_call_begins_and_the_pool_stays_usabl
             raise KeyError(number)
 
     with pytest.raises(KeyError, match="2"):
-        pool.each(((number, (abs, (number,))) for number in range(8)), done, 8)
+        pool.each(range(8), lambda number: (abs, (number,)), done, 8)
     assert answers(pool, abs, [-4, -5]) == [4, 5]
 
 
@@ -117,8 +115,8 @@ def test_worker_processes_end_with_a_killed_parent_process():
         "import os, time\n"
         "from edgefl.training.parallel.worker_pool import WorkerPool\n"
         "pool = WorkerPool(1); pool._first.result()\n"
-        "pool.each([(0, (os.getpid, ()))], lambda n, answer: print(answer, flush=True), 1)\n"
-        "pool.each([(0, (time.sleep, (1000,)))], print, 1)\n"
+        "pool.each([0], lambda _: (os.getpid, ()), lambda n, answer: print(answer, flush=True), 1)\n"
+        "pool.each([0], lambda _: (time.sleep, (1000,)), print, 1)\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as process:
         workers = [int(process.stdout.readline())]
@@ -136,7 +134,7 @@ def test_ctrl_c_while_worker_processes_start_ends_none_of_them():
         "from edgefl.training.parallel.worker_pool import WorkerPool\n"
         "pool = WorkerPool(1)\n"
         "for _ in range(20): os.killpg(0, signal.SIGINT); time.sleep(0.02)\n"
-        "pool._first.result(); pool.each([(0, (abs, (-3,)))], print, 1)\n"
+        "pool._first.result(); pool.each([0], lambda _: (abs, (-3,)), print, 1)\n"
         "pool._submit(time.sleep, (1000,))\n"
         "raise SystemExit('failed')\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, TypeVar
@@ -27,10 +27,10 @@ from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
 from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
 from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, shared_pool
 
-SETTLED_SECONDS = 5.0
+SETTLED_SECONDS = 1.0
 """Seconds of training after which worker processes start; starting takes seconds, and short runs end before."""
 
-_LATER = 4
+_LATER = 20
 """Factor on the time before worker processes start, after a failure of earlier ones."""
 
 _VECTORS = 8
@@ -120,9 +120,10 @@ class ParallelEngine:
         if self._pool is not None or self._settled is None:
             return self._pool
         try:
-            pool = shared_pool(self._workers, begin=self._seconds >= self._settled)
+            modules = {type(layer).__module__ for layer in self._model.modules()}
+            pool = shared_pool(self._workers, begin=self._seconds >= self._settled, modules=modules)
             if pool is not None and pool.ready:
-                self._pool = PoolTraining(pool, self._model, self._data, self._precision)
+                self._pool = PoolTraining(pool, self._here)
         except PoolBroken as error:
             self._failed(error)
         except NotSendable as error:
@@ -132,15 +133,16 @@ class ParallelEngine:
 
 
 class PoolTraining:
-    """Trains jobs in the worker processes of a pool, which is ready.
+    """Trains jobs in the worker processes of a pool, which is ready, and in this process.
 
     The data set and the model are shared once. Weights are sent in a shared buffer. Its first region holds the weights
     that several jobs read or that are evaluated. Each running job has another one, for the weights that it alone reads,
     and then for its result. So messages are short: a worker process that is killed leaves no part of one.
     """
 
-    def __init__(self, pool: WorkerPool, model: BlockModel, data: ClientData, precision: Precision) -> None:
-        self._pool = pool
+    def __init__(self, pool: WorkerPool, here: SequentialEngine) -> None:
+        model, data = here.model, here.data
+        self._pool, self._here = pool, here
         room = _VECTORS * (-(-model.layout.size * 4 // 64) * 64 + 4096)
         # One more is queued for the next free process, and one more has its result being read.
         slots = 2 * pool.size + 1
@@ -156,7 +158,7 @@ class PoolTraining:
         self._room = room
         self._regions = [((1 + slot) * room, room) for slot in range(slots)]
         self._inputs = SharedInputs(
-            self._model.token, self._data.token, self._buffer.token, self._buffer.size, precision
+            self._model.token, self._data.token, self._buffer.token, self._buffer.size, here.precision
         )
         self._known: tuple[tuple[object, ...], bytes] | None = None
 
@@ -176,37 +178,43 @@ class PoolTraining:
         free, regions = list(self._regions), dict[int, tuple[int, int]]()
         results: dict[int, JobResult] = {}
 
-        def calls() -> Iterator[tuple[int, Call]]:
-            for index in order:
-                regions[index] = region = free.pop()
-                sent = _sent(tensors[index], common, Region(self._memory, *region))
-                plain = {name: getattr(tasks[index], name) for name in _PLAIN}
-                yield index, (pool_worker.train, (self._inputs, Job(methods[index], plain, sent, region)))
+        def call(index: int) -> Call:
+            regions[index] = region = free.pop()
+            sent = _sent(tensors[index], common, Region(self._memory, *region))
+            plain = {name: getattr(tasks[index], name) for name in _PLAIN}
+            return pool_worker.train, (self._inputs, Job(methods[index], plain, sent, region))
+
+        def here(index: int) -> None:
+            results[index] = self._here.train([tasks[index]])[0]
 
         def done(index: int, answer: tuple[JobResult, dict[str, Sent]]) -> None:
             bare, sent = answer
             results[index] = joined(bare, {name: received(each, self._memory).clone() for name, each in sent.items()})
             free.append(regions[index])
 
-        self._each(calls(), done)
+        self._each(order, call, done, self._pool.size + 1, here)
         return [results[index] for index in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
         """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order."""
         weights = Region(self._memory, 0, self._room).put(vector)
         how = _sendable(cloudpickle.dumps, mode, "the mode of an evaluation")
-        size = max(1, -(-batches // self._pool.size))
+        size = max(1, -(-batches // (self._pool.size + 1)))
         shares = [range(start, min(start + size, batches)) for start in range(0, batches, size)]
         scores: dict[int, list[BatchScore]] = {}
-        calls: list[tuple[int, Call]] = [
-            (number, (pool_worker.score, (self._inputs, weights, share, how))) for number, share in enumerate(shares)
-        ]
-        self._each(iter(calls), scores.__setitem__)
+
+        def call(number: int) -> Call:
+            return pool_worker.score, (self._inputs, weights, shares[number], how)
+
+        def here(number: int) -> None:
+            scores[number] = self._here.scores(vector, mode, shares[number])
+
+        self._each(range(len(shares)), call, scores.__setitem__, self._pool.size, here)
         return [score for number in sorted(scores) for score in scores[number]]
 
-    def _each(self, calls: Iterator[tuple[int, Call]], done: Any) -> None:
+    def _each(self, *calls: Any) -> None:
         try:
-            self._pool.each(calls, done, len(self._regions))
+            self._pool.each(*calls)
         except Unreadable as error:
             raise NotSendable(f"a worker process cannot read what it was sent ({error})") from None
 

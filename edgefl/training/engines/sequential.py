@@ -17,7 +17,7 @@ from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
 from edgefl.torch_settings import Precision
 from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
-from edgefl.training.evaluation import evaluate_batches, total
+from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
 from edgefl.training.job_task import ClientData, JobResult, JobTask
@@ -104,7 +104,13 @@ class SequentialEngine:
         return [train_job(task, self.model, self.data, precision=self.precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        return total(evaluate_batches(vector, self.data.evaluation(), self.model, self.data, mode), self.model.task)
+        return total(self.scores(vector, mode), self.model.task)
+
+    def scores(self, vector: Tensor, mode: Mapping[str, Any], batches: range | None = None) -> list[BatchScore]:
+        """The scores of the model on some batches of the evaluation split, by default all."""
+        places = self.data.evaluation()
+        chosen = places if batches is None else [places[number] for number in batches]
+        return evaluate_batches(vector, chosen, self.model, self.data, mode)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
