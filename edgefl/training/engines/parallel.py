@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -36,7 +36,7 @@ _LATER = 20
 _VECTORS = 8
 """Number of model-sized vectors that each region of the buffer holds; further ones are sent with the message."""
 
-_PLAIN = ("seed", "client", "round", "dispatch", "steps", "alpha", "level", "lr", "rates")
+_PLAIN = ("seed", "client", "round", "dispatch", "steps", "alpha", "level", "lr", "rates", "until", "sizes")
 """The fields in which the jobs of a method differ."""
 
 Sendable = TypeVar("Sendable")
@@ -133,7 +133,7 @@ class ParallelEngine:
 
 
 class PoolTraining:
-    """Trains jobs in the worker processes of a pool, which is ready, and in this process.
+    """Trains jobs in the worker processes of a pool, which is ready; of a single one's, this process trains some, too.
 
     The data set and the model are shared once. Weights are sent in a shared buffer. Its first region holds the weights
     that several jobs read or that are evaluated. Each running job has another one, for the weights that it alone reads,
@@ -143,6 +143,7 @@ class PoolTraining:
     def __init__(self, pool: WorkerPool, here: SequentialEngine) -> None:
         model, data = here.model, here.data
         self._pool, self._here = pool, here
+        self._both = pool.size == 1  # else all cores have a worker process
         room = _VECTORS * (-(-model.layout.size * 4 // 64) * 64 + 4096)
         # One more is queued for the next free process, and one more has its result being read.
         slots = 2 * pool.size + 1
@@ -167,8 +168,8 @@ class PoolTraining:
         return self._pool.broken
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs, the longest first."""
-        order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
+        """Train all jobs; some in two parts, see :func:`divided`."""
+        order, first_steps = divided([task.steps for task in tasks], self._pool.size + self._both)
         methods = [self._method(task) for task in tasks]
         tensors = [split(task)[1] for task in tasks]
         readers = Counter(id(tensor) for named in tensors for tensor in named.values())
@@ -176,30 +177,48 @@ class PoolTraining:
         shared = Region(self._memory, 0, self._room)
         common = {number: shared.put(tensor) for number, tensor in several.items()}
         free, regions = list(self._regions), dict[int, tuple[int, int]]()
+        begun: dict[int, JobResult] = {}
         results: dict[int, JobResult] = {}
+        count = len(tasks)
+        numbers = deque([*order, *(count + index for index in first_steps)])  # of the second parts after the others'
 
-        def call(index: int) -> Call:
-            regions[index] = region = free.pop()
-            sent = _sent(tensors[index], common, Region(self._memory, *region))
-            plain = {name: getattr(tasks[index], name) for name in _PLAIN}
-            return pool_worker.train, (self._inputs, Job(methods[index], plain, sent, region))
+        def following() -> int | None:
+            waits = not numbers or (numbers[0] >= count and numbers[0] - count not in begun)
+            return None if waits else numbers.popleft()
 
-        def here(index: int) -> None:
-            results[index] = self._here.train([tasks[index]])[0]
+        def part(number: int) -> JobTask:
+            task, first = tasks[number % count], begun.get(number - count)
+            if first is not None:
+                return replace(task, begun=split(first)[1], sizes=first.batch_sizes)
+            return replace(task, until=first_steps.get(number, 0))
 
-        def done(index: int, answer: tuple[JobResult, dict[str, Sent]]) -> None:
+        def trained(number: int, result: JobResult) -> None:
+            (begun if number in first_steps else results)[number % count] = result
+
+        def call(number: int) -> Call:
+            task = part(number)
+            regions[number] = region = free.pop()
+            sent = _sent(split(task)[1], common, Region(self._memory, *region))
+            plain = {name: getattr(task, name) for name in _PLAIN}
+            return pool_worker.train, (self._inputs, Job(methods[number % count], plain, sent, region))
+
+        def done(number: int, answer: tuple[JobResult, dict[str, Sent]]) -> None:
             bare, sent = answer
-            results[index] = joined(bare, {name: received(each, self._memory).clone() for name, each in sent.items()})
-            free.append(regions[index])
+            tensors = {name: received(each, self._memory).clone() for name, each in sent.items()}
+            trained(number, joined(bare, tensors))
+            free.append(regions[number])
 
-        self._each(order, call, done, self._pool.size + 1, here)
-        return [results[index] for index in range(len(tasks))]
+        def here(number: int) -> None:
+            trained(number, self._here.train([part(number)])[0])
+
+        self._each(following, call, done, 2 if self._both else len(self._regions), here if self._both else None)
+        return [results[index] for index in range(count)]
 
     def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
         """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order."""
         weights = Region(self._memory, 0, self._room).put(vector)
         how = _sendable(cloudpickle.dumps, mode, "the mode of an evaluation")
-        size = max(1, -(-batches // (self._pool.size + 1)))
+        size = max(1, -(-batches // (self._pool.size + self._both)))
         shares = [range(start, min(start + size, batches)) for start in range(0, batches, size)]
         scores: dict[int, list[BatchScore]] = {}
 
@@ -209,7 +228,8 @@ class PoolTraining:
         def here(number: int) -> None:
             scores[number] = self._here.scores(vector, mode, shares[number])
 
-        self._each(range(len(shares)), call, scores.__setitem__, self._pool.size, here)
+        numbers = iter(range(len(shares)))
+        self._each(lambda: next(numbers, None), call, scores.__setitem__, self._pool.size, here if self._both else None)
         return [score for number in sorted(scores) for score in scores[number]]
 
     def _each(self, *calls: Any) -> None:
@@ -226,6 +246,33 @@ class PoolTraining:
             bare = replace(split(task)[0], **plain)
             self._known = parts, _sendable(cloudpickle.dumps, bare, f"method '{task.method}'")
         return self._known[1]
+
+
+def divided(steps: Sequence[int], workers: int) -> tuple[list[int], dict[int, int]]:
+    """The order in which workers take jobs of so many ``steps``, and of those in two parts the steps of the first.
+
+    The longest are first, also of the second parts, which follow all others. If the last worker would end a twentieth
+    later than it must, as one of two does with five equal jobs, jobs are divided by the rule of McNaughton (1959):
+    worker by worker is filled up to the same time, and the job that does not fit runs its first steps at the beginning
+    of the next worker's time, the rest at the end.
+
+    >>> divided([4, 9, 5], 2), divided([10] * 5, 2)
+    (([1, 2, 0], {}), ([2, 0, 1, 3, 4], {2: 5}))
+    """
+    order = sorted(range(len(steps)), key=lambda index: -steps[index])
+    ends = [0] * workers
+    for index in order:
+        ends[ends.index(min(ends))] += steps[index]
+    time = max(-(-sum(steps) // workers), *steps)
+    first: dict[int, int] = {}
+    if max(ends) > 1.05 * time:
+        room = time
+        for index in order:
+            if 0 < room < steps[index]:
+                first[index] = steps[index] - room
+            room = (room if steps[index] <= room else room + time) - steps[index]
+        order.sort(key=lambda index: index not in first)
+    return order, dict(sorted(first.items(), key=lambda each: each[1] - steps[each[0]]))
 
 
 _data_sets: weakref.WeakKeyDictionary[ClientData, SharedObject] = weakref.WeakKeyDictionary()

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -73,35 +73,35 @@ class WorkerPool:
 
     def each(
         self,
-        numbers: Iterable[int],
+        following: Callable[[], int | None],
         call: Callable[[int], Call],
         done: Callable[[int, Any], None],
         at_once: int,
         here: Callable[[int], None] | None = None,
     ) -> None:
-        """Make the numbered calls, each in the next free worker process.
+        """Make the calls whose numbers ``following`` returns, each in the next free worker process.
 
-        The next ``call`` is requested when it can be submitted; at most ``at_once`` are, including those that wait for
-        a worker process. ``done`` is called with a call's number and result, in this thread, while other calls are
-        running. ``here`` makes calls in this thread while all worker processes are busy.
+        Where that is ``None``, there is none before a running one ends. A ``call`` is requested when it can be
+        submitted; at most ``at_once`` are, including those that wait for a worker process. ``done`` is called with a
+        call's number and result, in this thread, while other calls are running. ``here`` makes calls in this thread
+        while all worker processes are busy.
 
         Raises:
             PoolBroken: a worker process ended; the pool is closed.
             BaseException: the exception of the failed call with the lowest number, raised in the worker or by ``done``;
                 running calls are finished, and no new ones are started.
         """
-        waiting = iter(numbers)
         running: dict[Future[Any], int] = {}
         failures: dict[int, BaseException] = {}
 
         def submit(most: int) -> None:
-            while not failures and len(running) < most and (number := next(waiting, None)) is not None:
+            while not failures and len(running) < most and (number := following()) is not None:
                 running[self._submit(*call(number))] = number
 
         try:
             while True:
                 submit(min(self.size, at_once))
-                own = None if here is None or failures else next(waiting, None)
+                own = None if here is None or failures else following()
                 submit(at_once)
                 if here is not None and own is not None:
                     try:
@@ -177,9 +177,9 @@ def close_pools() -> None:
 def shared_pool(workers: int, *, begin: bool = True, modules: Collection[str] = ()) -> WorkerPool | None:
     """The pool of this process, which all engines use; a new one, or ``None``, if there is none of that size.
 
-    This process is one of the ``workers``, so the pool has one less.
+    Of two ``workers``, this process is one, so that only one has to start; more keep it busy with their results.
     """
-    size = max(1, workers - 1)
+    size = 1 if workers == 2 else workers
     global _shared  # noqa: PLW0603  (one for the process)
     with _lock:
         if _shared is None or _shared.broken or _shared.size != size:
