@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, TypeVar
@@ -13,11 +14,11 @@ from typing import Any, TypeVar
 import cloudpickle
 from torch import Tensor
 
-from edgefl.errors import EdgeflError
+from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import cores
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.engine_spec import ENGINES, EngineEntry
+from edgefl.training.engine_spec import ENGINES, EngineEntry, choose_device, choose_engine
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.evaluation import BatchScore, total
 from edgefl.training.job import Evaluation
@@ -29,6 +30,9 @@ from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, s
 
 SETTLED_SECONDS = 1.0
 """Seconds of training after which worker processes start; starting takes seconds, and short runs end before."""
+
+EARLY_JOBS = 50
+"""Number of a run's jobs from which on worker processes start before it reads its inputs."""
 
 _LATER = 20
 """Factor on the time before worker processes start, after a failure of earlier ones."""
@@ -130,6 +134,13 @@ class ParallelEngine:
             self._failed(error)
             self._settled = None
         return self._pool
+
+
+def begin_workers(jobs: int, engine: str, device: str, modules: Collection[str] = ()) -> None:
+    """Start worker processes, which import ``modules``, for a run that will train so many jobs; not for a few."""
+    with suppress(UserError, PoolBroken):  # whose message is that of the place where it matters
+        if jobs >= EARLY_JOBS and cores() > 1 and choose_engine(engine, choose_device(device)) == "parallel":
+            shared_pool(cores(), modules=modules)
 
 
 class PoolTraining:
