@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import say
@@ -112,9 +112,6 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     output: Output,
     file: Path = argument(..., "A CSV table of step times, or the script's output.", parser=user_path, metavar="FILE"),
     name: str | None = option(None, "The name of the profile in scenarios.", unset="the output's name"),
-    kind: Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None = option(
-        None, "The kind of device; not with --like.", unset="sbc"
-    ),
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
@@ -130,9 +127,7 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     A CSV table names models (columns model or timm_name, torchvision_name, python), batch and seconds. Rates by
     family of operators are fitted to it, and the families of models are left out in turn to measure the error.
     """
-    if kind is not None and like is not None:
-        raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
-    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
+    rest = _rest(name or output.stem, like, idle_watts, compute_watts, "sbc")
     from edgefl.profiling.measurement import is_measurement, measurement_of
 
     if is_measurement(file):
