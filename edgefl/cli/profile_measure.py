@@ -81,9 +81,7 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
         found = measurement.measurement_under_quota(cpu_quota, seconds, say, wanted)
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
-    steps = [
-        Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
-    ]
+    steps = [Checked(name, checks[name].operators(), each["seconds"], each["spread"]) for name, each in timed.items()]
     profile = _write(measurement.measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
     say(f"Written: {output}")
     if loader is not None:
@@ -302,7 +300,7 @@ def guess_profile(  # noqa: PLR0917  (the command's options)
     with locating(file="--ram"):
         memory = None if ram is None else parse(ram, "bytes")
     with locating(file=f"--from {base}"):
-        known = load_profile(base)
-        data = guessed_profile(known, output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
+        sheet = DataSheet(cores, ghz, gb_per_second)
+        data = guessed_profile(load_profile(base), output.stem, sheet, watts, memory)
     save_profile(data, output)
     say(f"Written: {output}. Its seconds are a guess, a factor of 3 either way; `edgefl profile script` measures it.")
