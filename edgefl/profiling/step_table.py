@@ -36,16 +36,8 @@ TIMES = {
 """Columns of times: the factor to seconds, and what is trained."""
 REQUIRED = ("model", "batch")
 """A column of a library replaces ``model``."""
-OPTIONAL = {
-    "method": "fedavg",
-    "shape": "3x32x32",
-    "classes": "10",
-    "alpha": "",
-    "settings": "",
-    "head": "",
-    "family": "",
-    **dict.fromkeys(LIBRARIES, ""),
-}
+OPTIONAL = {"method": "fedavg", "shape": "3x32x32", "classes": "10"}
+OPTIONAL |= dict.fromkeys(("alpha", "settings", "head", "family", *LIBRARIES), "")
 SAME = {"image": "shape"}
 """Other names of columns."""
 EMPTY = ("", "nan", "n/a", "na", "none", "null", "-")
