@@ -83,7 +83,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, go_on, new_seeds=add_seeds, device=device, trust=trust)
         return
-    from edgefl.experiment import look_free
+    from edgefl.experiment import look_free, run
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -111,9 +111,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             run_apps(chosen, out=folder, methods=labels, listeners=[display])
         return
     rehearse(chosen, file=scenario, overrides=changes or (), trains=not no_train)
-
-    from edgefl.experiment import run
-
     with _shown(folder, scenario, lambda: chosen.task.measured, shown) as display:
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
 
