@@ -76,7 +76,8 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     if choose is not None and no_train:
         raise UserError("cannot be combined with --no-train, because nothing is trained", file="--choose")
 
-    optuna, make = spec.optuna, partial(jobs_of, scenario, overrides, **options)
+    optuna = spec.optuna
+    make: Callable[..., list[Job]] = partial(jobs_of, scenario, overrides, **options)
     if optuna is not None and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
