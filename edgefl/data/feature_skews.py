@@ -50,11 +50,7 @@ class Noise(FeatureSkew):
     inputs = ("images", "numbers")
 
     kind: Literal["noise"] = Field(default="noise", description="each client's inputs have noise of its strength")
-    std: float = Field(
-        gt=0,
-        description="standard deviation of client N of N, of pixels in [0, 1] or in the unit of the numbers; client i "
-        "(from 1) has i/N of it",
-    )
+    std: float = Field(gt=0, description="standard deviation of client N of N; client i (from 1) has i/N of it")
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
         return self.std * np.arange(1, clients + 1)[:, None] / clients

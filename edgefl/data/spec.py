@@ -60,14 +60,8 @@ class DataSpec(Component):
     """An option, and its type, that another value of ``test`` sets, with ``test: whole``."""
 
     name: str = Field(description="the data set")
-    root: str | None = Field(
-        default=None, description="folder of the data files; null: $EDGEFL_DATA, else the user's cache directory"
-    )
-    images: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of training samples to use, a fixed choice with the set's class proportions; null: all",
-    )
+    root: str | None = Field(None, description="folder of the data; null: $EDGEFL_DATA, else the user's cache folder")
+    images: int | None = Field(None, ge=1, description="training samples to use, by the set's class shares; null: all")
     clients: int = Field(default=100, ge=1, description="clients that share the training samples")
     test: Literal["whole", "partitioned"] = Field(
         default="whole",
@@ -75,17 +69,13 @@ class DataSpec(Component):
         "proportions of its training data (personalisation)",
     )
     partition: AnyPartition = Field(default=Iid(), description="partition of the training samples over the clients")
-    validation: float = Field(
-        0.1, gt=0, lt=1, description="share of the training samples held out if the validation split is evaluated"
-    )
+    validation: float = Field(0.1, gt=0, lt=1, description="training samples held out, for the validation split")
     augment: Augmentation = Field(
         default="none",
         description="none; crop_flip: 4 pixels of padding, random crop and horizontal flip; rotate_crop_flip: a "
         "rotation by up to 10 degrees before (FedMLB)",
     )
-    feature_skew: AnyFeatureSkew | None = Field(
-        default=None, description="a transformation of each client's inputs, which differs from client to client"
-    )
+    feature_skew: AnyFeatureSkew | None = Field(None, description="a transformation of inputs that differs by client")
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
 
     _task: Task = PrivateAttr(default_factory=Classification)

@@ -133,9 +133,7 @@ SHARES_TOLERANCE = 1e-6
 class FleetGroup(Options):
     """One entry of a scenario's ``fleet:`` list: a group of clients with the same device and link."""
 
-    profile: str | DeviceProfile = Field(
-        description="The device: the name of a profile, the path of a profile file, or a whole profile."
-    )
+    profile: str | DeviceProfile = Field(description="The name of a profile, the path of a file, or a whole profile.")
     share: float | None = Field(None, gt=0, le=1, description="Part of the clients; shares sum to 1 over all groups.")
     count: int | None = Field(None, gt=0, description="Number of clients, instead of a share.")
     clients: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
@@ -144,23 +142,14 @@ class FleetGroup(Options):
     mode: str | None = Field(None, description="A power mode of the profile; null: the one that it describes.")
     link: str = Field(description="The link that connects each of them, a key of network.links.")
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
-    dropout: float = Field(
-        0.0, ge=0, le=1, description="Probability that a device drops out of a round while it computes."
-    )
+    dropout: float = Field(0.0, ge=0, le=1, description="Probability that a device drops out while it computes.")
     sample: Sample | None = Field(None, description="How its devices differ; null: all are equal.")
     overrides: dict[str, Any] | None = Field(
         None, description="Figures that differ from the profile and mode, nested as in it: {memory: {training: 1 GB}}."
     )
-    capacity: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="The largest part of a model that its devices train, for methods that send parts of a model.",
-    )
+    capacity: float = Field(1.0, gt=0, le=1, description="The largest part of a model that its devices train.")
     prices: Prices | None = Field(None, description="Its own grid and traffic, in place of those of `prices`.")
-    timezone: TimeZone | None = Field(
-        None, description="Its local clock, for tariffs and daily availability; null: that of `start`."
-    )
+    timezone: TimeZone | None = Field(None, description="Its clock, for tariffs and availability; null: `start`'s.")
     pace: float = Field(
         1.0, ge=1e-6, le=1e6, description="Factor on all seconds that the device computes; 2: twice as slow."
     )

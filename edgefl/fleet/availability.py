@@ -163,9 +163,7 @@ class Diurnal(Options):
 
     kind: Literal["diurnal"] = Field(description="diurnal: a seeded synthetic daily rhythm, not a measurement")
     share: float = Field(default=0.35, gt=0, le=0.9, description="Part of the day that a device can take part.")
-    peak: Seconds = Field(
-        default=2 * 3600.0, description="Time of day around which most devices can take part; the run starts at 0."
-    )
+    peak: Seconds = Field(2 * 3600.0, description="Time of day around which most devices can take part.")
     spread: Seconds = Field(default=3 * 3600.0, description="Standard deviation of this time between devices.")
     wander: Seconds = Field(3600.0, description="Standard deviation of both ends of the interval from day to day.")
     days: int = Field(default=7, ge=1, le=366, description="Number of days that are drawn; then they repeat.")

@@ -34,10 +34,7 @@ class Thermal(Options):
     after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
     sustained: float = Field(gt=0, le=1, description="Part of its speed that remains afterwards.")
     cooling: Seconds | None = Field(
-        None,
-        gt=0,
-        description="Time constant with which the device cools while it does not compute; null: every computation "
-        "starts cool.",
+        None, gt=0, description="Time constant of cooling; null: each computation starts cool."
     )
 
 
@@ -57,9 +54,7 @@ class MeasuredStep(Options):
     With its counted work, the time also serves for steps of similar work, in proportion to their work.
     """
 
-    signature: str = Field(
-        pattern=r"^[0-9a-f]{16}$", description="The step's signature, as printed by `edgefl cost --json`."
-    )
+    signature: str = Field(pattern=r"^[0-9a-f]{16}$", description="Of the step, as `edgefl cost --json` prints it.")
     step: str = Field(description="A description for readers: model, method, batch.")
     seconds: ShortSeconds | Estimate[ShortSeconds] = Field(description="Duration of the step, including all overheads.")
     training_flops: float | None = Field(None, ge=0, description="FLOPs of the step, as in `edgefl cost --json`.")
@@ -136,17 +131,9 @@ class Compute(Options):
     group_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
         0.0, description="Seconds for each group in the backward pass of a grouped convolution, if the stack loops."
     )
-    core_speed: float | None = Field(
-        None,
-        gt=0,
-        description="Speed of one core in reading data, 1 for a Raspberry Pi 4; null: 50 us / operator_overhead.",
-    )
-    cores: int | None = Field(
-        None, ge=1, description="Cores that training shares with the input pipeline; null: training needs none of them."
-    )
-    jitter: float = Field(
-        0.0, ge=0, le=2, description="Random variation of a round's duration: sigma of a lognormal factor of mean 1."
-    )
+    core_speed: float | None = Field(None, gt=0, description="Of a core that reads; null: 50 us / operator_overhead.")
+    cores: int | None = Field(None, ge=1, description="Cores that the input pipeline shares; null: it needs none.")
+    jitter: float = Field(0.0, ge=0, le=2, description="Random variation of a round: sigma of a lognormal factor.")
     background_load: AnyLoad = Field(
         Load(low=0, high=0), description="Part of the processor that other programs use, or its bounds."
     )
@@ -203,9 +190,7 @@ class Radio(Options):
     promotion: RadioJoules | Estimate[RadioJoules] = Field(
         0.0, description="Joules for waking the radio for a transfer, in addition to `active`."
     )
-    tail: Tail | None = Field(
-        None, description="High-power state after the last transfer; null: the radio sleeps at once."
-    )
+    tail: Tail | None = Field(None, description="High-power state after the last transfer; null: none.")
 
 
 class Power(Options):
@@ -257,14 +242,8 @@ class Evidence(Options):
     )
     source: str = Field(min_length=1, description="The measurement, table, profile or rule that it rests on.")
     count: int | None = Field(None, ge=1, description="Number of measured times.")
-    error: float | None = Field(
-        None,
-        ge=0,
-        description="Mean error of predicted step seconds, on times not used; 3 is a factor of 4, either way.",
-    )
-    framework: str | None = Field(
-        None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."
-    )
+    error: float | None = Field(None, ge=0, description="Mean error of steps that were not used; 3: a factor of 4.")
+    framework: str | None = Field(None, min_length=1, description="Software that executed the steps, with its version.")
 
     @property
     def factor(self) -> float:
@@ -293,13 +272,9 @@ class Provenance(Options):
     date: datetime.date = Field(description="When the figures were gathered.")
     licence: str | None = Field(None, description="Licence of the data used, if any.")
     verified: bool = Field(description="Whether every figure was checked against a measurement or data sheet.")
-    derivation: dict[str, str] = Field(
-        default_factory=dict, description="For the dotted path of a figure, how it was derived from the sources."
-    )
+    derivation: dict[str, str] = Field(default_factory=dict, description="How the figure of a dotted path was derived.")
     evidence: dict[str, Evidence] = Field(
-        default_factory=dict,
-        description="For the dotted path of a figure, or of a section such as `compute`, what confirms it; without: "
-        "estimated.",
+        default_factory=dict, description="By the path of a figure or a section, what confirms it."
     )
 
 
@@ -329,9 +304,7 @@ class DeviceProfile(Options):
     name: str = Field(pattern=NAME, description="The name of the device in scenarios and reports.")
     kind: Kind = Field(description="The kind of device.")
     description: str = Field(description="The exact device, in a sentence.")
-    stack: str | None = Field(
-        None, description="The software that trains, with its version: another one may be ten times slower."
-    )
+    stack: str | None = Field(None, description="The software that trains, with its version: others may be far slower.")
     compute: Compute = Field(description="How fast it trains.")
     memory: Memory = Field(description="Memory, which limits the size of a job.")
     power: Power = Field(description="Power consumption.")

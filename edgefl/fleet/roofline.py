@@ -220,9 +220,7 @@ class InputPipeline(Options):
 
     seconds: Latency = Field(description="seconds to read and transform a sample and to collate it, on one core")
     workers: int = Field(default=0, ge=0, le=1024, description="processes that make batches; 0: the loop itself does")
-    core: float = Field(
-        default=1.0, gt=0, description="the core_speed of the device that `seconds` are of; 1: a Raspberry Pi 4"
-    )
+    core: float = Field(1.0, gt=0, description="the core_speed of the device of these `seconds`; 1: a Raspberry Pi 4")
 
     def reading(self, profile: DeviceProfile, batch: int) -> float:
         """The seconds that one core of this device needs for ``batch`` samples."""

@@ -18,9 +18,9 @@ class OnAllData(CrossEntropy):
     """The task's mean loss of a batch of all clients' data."""
 
     profile: NamedProfile = Field(
-        default="pc-rtx-2080ti",
+        "pc-rtx-2080ti",
         validate_default=True,
-        description="the server: the name of a device profile, the path of one, or a whole profile",
+        description="the server: the name or the path of a device profile, or a whole one",
     )
 
     @property

@@ -58,15 +58,8 @@ class DepthFL(Objective):
     consistency: float = Field(default=1.0, ge=0, description="largest weight λ of the divergence between classifiers")
     ramp: int = Field(default=300, ge=0, description="rounds R in which λ grows; 0: it is the largest from the start")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the predictions that are compared")
-    grid: int = Field(
-        default=4,
-        ge=1,
-        description="a further classifier reads the means of each map's cells, at most this many along each side; 1: "
-        "the mean of the whole map",
-    )
-    ensemble: bool = Field(
-        default=True, description="evaluate the mean of all classifiers' outputs; false: only the last classifier"
-    )
+    grid: int = Field(4, ge=1, description="a classifier reads this many cells of a map along each side, at most")
+    ensemble: bool = Field(True, description="evaluate the mean of all classifiers' outputs, or only the last")
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """A model that has the classifiers, such as a client's part, is not changed."""

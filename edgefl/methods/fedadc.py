@@ -133,8 +133,7 @@ class FedAdcPayload(Payload):
     """
 
     full_to: Literal["cohort", "all"] = Field(
-        default="cohort",
-        description="who is sent the mean delta: the clients that take part, or all that are available",
+        "cohort", description="who is sent the mean delta: the clients that take part, or all that are available"
     )
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")

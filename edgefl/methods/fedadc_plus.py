@@ -43,9 +43,7 @@ class SelfConfidence(Objective):
 
     lam: float = Field(default=0.35, ge=0, le=1, description="share λ of the distillation")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
-    teacher: Literal["received", "local"] = Field(
-        default="received", description="whose predictions are distilled: the received model's or the client's own"
-    )
+    teacher: Literal["received", "local"] = Field("received", description="the received model, or the client's own")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         logits = context.model.apply_blocks(local, batch.inputs)

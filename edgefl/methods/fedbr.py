@@ -55,23 +55,15 @@ class BlocksPayload(Payload):
     """
 
     full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
-    full_to: Literal["cohort", "all"] = Field(
-        default="cohort",
-        description="who is sent the whole model in full rounds: the clients that take part, or all that are available",
-    )
+    full_to: Literal["cohort", "all"] = Field("cohort", description="who gets the model in full rounds")
     first_send: Literal["full", "none"] = Field(
         default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
     )
     block_bytes: Literal["actual", "uniform"] = Field(
         default="actual", description="a block's bytes: those of its tensors, or S/M each as in the paper"
     )
-    max_stale: int | None = Field(
-        default=None, ge=1, description="send the whole model to a client whose last whole one is older (in rounds)"
-    )
-    gmbs_on_full_rounds: bool = Field(
-        default=False,
-        description="also choose and count an arm in full rounds, where it has no effect (Alg. 1, literally)",
-    )
+    max_stale: int | None = Field(None, ge=1, description="send all to a client whose last whole model is older")
+    gmbs_on_full_rounds: bool = Field(False, description="count an arm in full rounds too (Alg. 1, literally)")
 
     def full(self, round: int) -> bool:
         """True if every client of the round is sent the whole model."""

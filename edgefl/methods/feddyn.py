@@ -80,9 +80,7 @@ class FedDynServer(ServerUpdate):
     default_weighting = "uniform"
 
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
-    scale_alpha: bool = Field(
-        default=False, description="divide a client's α by n_k N/n, its images over the mean (the authors' code)"
-    )
+    scale_alpha: bool = Field(False, description="divide a client's α by n_k N/n (the authors' code)")
 
     def objective(self, loss: Objective) -> Objective:
         return FedDyn(base=loss, alpha=self.alpha, scale_alpha=self.scale_alpha)

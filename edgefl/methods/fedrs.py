@@ -23,9 +23,7 @@ class FedRS(Objective):
     client = frozenset({"label_counts"})
 
     absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")
-    form: Literal["absent", "share"] = Field(
-        default="absent", description="scale absent classes only, or every class by its share of the client's data"
-    )
+    form: Literal["absent", "share"] = Field("absent", description="scale absent classes only, or each by its share")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         logits = context.model.apply_blocks(local, batch.inputs)

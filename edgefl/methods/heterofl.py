@@ -53,9 +53,7 @@ class HeteroFL(Objective):
 
     client = frozenset({"label_counts"})
 
-    mask_absent: bool = Field(
-        default=False, description="set the logits of classes that the client does not have to zero while training"
-    )
+    mask_absent: bool = Field(False, description="set the logits of absent classes to zero while training")
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]

@@ -50,10 +50,9 @@ class OrdinaryModel(ModelSpec):
     """
 
     blocks: tuple[str, ...] | None = Field(
-        default=None,
+        None,
         min_length=1,
-        description="submodules at which a block begins, in the order of their calls; by default at each child with "
-        "weights",
+        description="submodules at which blocks begin, in order of calls; null: at each child with weights",
     )
     trainable: tuple[str, ...] | None = Field(
         default=None,
@@ -67,9 +66,7 @@ class OrdinaryModel(ModelSpec):
         description="compute activations again in the backward pass instead of keeping them, by the module's own "
         "switch, as models of transformers and timm have",
     )
-    lora: Lora | None = Field(
-        None, description="train low-rank adapters of these layers, and what trainable names; needs the extra peft"
-    )
+    lora: Lora | None = Field(None, description="train low-rank adapters of these layers; needs the extra peft")
 
     @abstractmethod
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -27,12 +27,8 @@ class Weights(Options):
     """A file of pretrained weights, and the part of the model that keeps its random first values."""
 
     file: InputFile = Field(description="a .safetensors file, or a .pt or .pth file of a state dict")
-    skip: tuple[str, ...] = Field(
-        default=(), description="submodules or tensors that are not read, with * for any text, such as head.*"
-    )
-    trained: InputFile | None = Field(
-        default=None, description="a run's final.safetensors, whose values replace those of the file; for adapters"
-    )
+    skip: tuple[str, ...] = Field((), description="submodules or tensors that are not read; * is any text")
+    trained: InputFile | None = Field(None, description="a run's final.safetensors, read over the file; for adapters")
 
 
 First = dict[str, dict[str, Tensor]]

@@ -28,17 +28,12 @@ from edgefl.torch_settings import neutral_torch
 class ModelSpec(Component):
     """A model that a scenario can name; its fields are the options."""
 
-    buffers: Literal["averaged", "local"] = Field(
-        default="averaged", description="averaged; or local: each client keeps its own running statistics"
-    )
+    buffers: Literal["averaged", "local"] = Field("averaged", description="local: each client keeps its own")
     local: tuple[str, ...] = Field(
-        default=(),
-        description="submodules or tensors that each client keeps for itself, with * for any text (FedBN: batch norm)",
+        (), description="submodules or tensors that each client keeps; * is any text (FedBN)"
     )
 
-    weights: InputFile | Weights | None = Field(
-        default=None, description="file of pretrained weights, the first server model; null: random weights"
-    )
+    weights: InputFile | Weights | None = Field(None, description="pretrained weights, the first model; null: random")
 
     @abstractmethod
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:

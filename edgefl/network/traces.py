@@ -59,9 +59,7 @@ class TraceColumns(Options):
         description="The unit of the rates, such as Mbit/s or kB/s."
     )
     group: Names = Field((), description="The columns that distinguish traces; none: the file is one trace.")
-    missing: tuple[Text, ...] = Field(
-        (), description="Texts in the rate's column that mean no measurement; the rate before it stays valid."
-    )
+    missing: tuple[Text, ...] = Field((), description="Texts that mean no measurement; the rate before stays valid.")
     where: dict[str, Text] = Field({}, description="Column to text: only rows with these texts are read.")
 
     def __hash__(self) -> int:

@@ -43,9 +43,7 @@ class Timeouts(Options, allow_inf_nan=False):
     transfer: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         None, description="An attempt breaks when it is not complete after this long; null: never."
     )
-    retries: int = Field(
-        4, ge=0, le=1000, description="Attempts after the first one; when the last one breaks, it has failed."
-    )
+    retries: int = Field(4, ge=0, le=1000, description="Attempts after the first one; then the transfer has failed.")
     first_wait: ShortSeconds = Field(
         1.0,
         ge=0,
@@ -53,9 +51,7 @@ class Timeouts(Options, allow_inf_nan=False):
         description="The wait before the second attempt; each further one is 1.6 times longer, up to 2 min, drawn from"
         " 0.8 to 1.2 times its length.",
     )
-    resume: Literal["none", "ranges"] = Field(
-        "none", description="none: another attempt sends everything again; ranges: only what has not been delivered."
-    )
+    resume: Literal["none", "ranges"] = Field("none", description="Send all again, or what is missing.")
     chunk: Annotated[Bytes, Field(ge=1)] | None = Field(
         None, description="ranges only: only whole chunks of this many bytes are kept; null: every byte."
     )
@@ -205,14 +201,9 @@ class TcpOptions(Options):
         description="tcp only. Round trips before the first byte: none 0, tcp 1, tls (1.3) 2, tls_0rtt 2 for the first"
         " connection of two nodes and then 0.",
     )
-    keep_alive: Seconds = Field(
-        0.0, description="tcp only. How long an idle connection stays open for the next transfer of its client."
-    )
+    keep_alive: Seconds = Field(0.0, description="tcp only. How long an idle connection stays open for its client.")
     packet_bytes: Bytes = Field(
-        1500.0,
-        gt=HEADER_BYTES,
-        le=65535,
-        description="tcp only. Maximum size of an IP packet; 52 bytes of it are headers.",
+        1500.0, gt=HEADER_BYTES, le=65535, description="tcp only. Maximum size of an IP packet, 52 bytes of it headers."
     )
     initial_window: int | None = Field(
         10, ge=1, le=1000, description="tcp only. Packets in the first round trip of slow start; null: no slow start."
@@ -250,10 +241,7 @@ class TransportSpec(TcpOptions):
         description="How transfers share a link. fair: max-min, a queue for each; fifo: one queue for all, so shares"
         " are unequal (drawn).",
     )
-    timeouts: Timeouts | None = Field(
-        None,
-        description="When a transfer breaks, and how it is repeated; null: transfers wait for as long as it takes.",
-    )
+    timeouts: Timeouts | None = Field(None, description="When a transfer breaks and is repeated; null: it waits.")
 
     @model_validator(mode="after")
     def _options_belong_to_their_kind(self) -> Self:

@@ -25,12 +25,8 @@ class BudgetSpec(Options, allow_inf_nan=False):
     """
 
     seconds: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="virtual seconds")
-    bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
-        default=None, description="bytes of all clients together, down and up"
-    )
-    client_bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
-        default=None, description="bytes that any one client receives and sends"
-    )
+    bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(None, description="of all clients, down and up")
+    client_bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(None, description="of any one client")
     flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients")
     joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
 

@@ -24,9 +24,7 @@ from edgefl.validation import as_validator
 class MeasuredCost(Options):
     """The operators of the method's step, on each device's roofline."""
 
-    kind: Literal["measured"] = Field(
-        default="measured", description="measured: the method's executed graph on the device's roofline"
-    )
+    kind: Literal["measured"] = Field("measured", description="measured: the method's executed graph on the roofline")
 
 
 class PaperCost(Options):
@@ -122,9 +120,7 @@ class RoundOverhead(Options):
     """
 
     start: ShortSeconds = Field(0.0, description="to start a process and to load its data, on a core of speed 1")
-    first: ShortSeconds = Field(
-        default=0.0, description="the same once, in a client's first participation, such as the start of CUDA"
-    )
+    first: ShortSeconds = Field(0.0, description="the same, once for a client, such as the start of CUDA")
     wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
     per_megabyte: Seconds = Field(0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1")
 

@@ -28,9 +28,7 @@ Span = tuple[float, float]
 
 class _Failure(Options):
     at: Seconds = Field(description="Time of the run at which it begins.")
-    duration: Annotated[Seconds, Field(gt=0)] | None = Field(
-        None, description="How long it lasts; null: until the end of the run."
-    )
+    duration: Annotated[Seconds, Field(gt=0)] | None = Field(None, description="How long it lasts; null: to the end.")
 
     @property
     def span(self) -> Span:
@@ -48,9 +46,7 @@ class Outage(_Failure):
     """A link has no capacity for some time, whatever capacity it would have otherwise."""
 
     kind: Literal["outage"] = Field(description="outage: a link has no capacity")
-    link: tuple[str, str] = Field(
-        description="The two nodes of the link, which are neighbours in the topology: [internet, client/3]."
-    )
+    link: tuple[str, str] = Field(description="Its two nodes, neighbours in the topology: [internet, client/3].")
     one_way: bool = Field(False, description="true: only from the first node to the second; false: both directions.")
 
     @property

@@ -28,9 +28,7 @@ class Regression(Task):
     """
 
     kind: Literal["regression"] = Field(default="regression", description="one or more numbers for each sample")
-    loss: Literal["mse", "mae", "huber"] = Field(
-        default="mse", description="squared error, absolute error, or Huber's: half the square below 1, linear beyond"
-    )
+    loss: Literal["mse", "mae", "huber"] = Field("mse", description="squared, absolute, or Huber's error")
     metric: Literal["rmse", "mae"] = Field("rmse", description="root of the mean squared error, or mean absolute error")
 
     @property

@@ -37,9 +37,7 @@ class Quantity(Partition):
     """
 
     kind: Literal["quantity"] = Field(default="quantity", description="log-normal sizes, classes at random")
-    sigma: float = Field(
-        1.0, ge=0, le=10, description="standard deviation of the logarithm of a size; 0: sizes differ by at most 1"
-    )
+    sigma: float = Field(1.0, ge=0, le=10, description="standard deviation of the logarithm of a size; 0: equal sizes")
     min_size: int = Field(default=1, ge=1, description="minimum samples per client")
 
     def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:

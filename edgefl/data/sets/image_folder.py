@@ -22,9 +22,7 @@ class ImageFolder(SplitData, Encoded):
     EXIF orientation says.
     """
 
-    name: Literal["image_folder"] = Field(
-        default="image_folder", description="folders of image files, a subfolder for each class"
-    )
+    name: Literal["image_folder"] = Field("image_folder", description="image files, a folder for each class")
     train: InputFolder = Field(description="folder of the training images")
     test_data: InputFolder | None = Field(default=None, description="folder of the test images; null: a share of train")
 

@@ -26,9 +26,9 @@ class Splits(Component):
 
     train: str = Field(default="train", pattern=r"^[\w.-]+$", description="prefix of files with training images")
     test: str | None = Field(
-        default=None,
+        None,
         pattern=r"^[\w.-]+$",
-        description="prefix of test files; null: test if there are such files, else validation, else a share of train",
+        description="prefix of test files; null: test, else validation, else a share of train",
     )
 
 

@@ -44,10 +44,7 @@ class SubModels(Component):
     levels: tuple[Share, ...] = Field(
         default=(1.0, 0.5, 0.25), min_length=1, description="shares of the model that clients can train, largest first"
     )
-    deadline: ShortSeconds | None = Field(
-        default=None,
-        description="a client gets the largest level whose local training of a round takes at most this; null: any",
-    )
+    deadline: ShortSeconds | None = Field(None, description="the most seconds of a client's training; null: any")
 
     @field_validator("levels")
     @classmethod

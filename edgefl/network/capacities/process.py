@@ -31,9 +31,7 @@ class GeneratedCapacity(CapacitySpec):
         None, description="Quantiles of measured downlinks, instead of `quantiles`."
     )
     quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] | None = Field(
-        None,
-        min_length=2,
-        description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside.",
+        None, min_length=2, description="Percent to rate, {10: 12 Mbit/s, …}; linear between, flat outside."
     )
     step: Seconds = Field(1.0, ge=LEAST_CHANGE_SECONDS, description="How long a value is valid.")
     correlation: float = Field(0.7, ge=0, lt=1, description="Lag-1 autocorrelation of the underlying Gaussian series.")

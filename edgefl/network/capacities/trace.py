@@ -38,12 +38,8 @@ class TraceCapacity(CapacitySpec):
         description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second; a published data"
         " set's; or the columns of a CSV file.",
     )
-    only: str | None = Field(
-        None, description="The groups or files that are used, by name; * and ? stand for any characters."
-    )
-    assign: Literal["random", "in_order"] = Field(
-        "random", description="Which client gets which trace. random: drawn; in_order: client k gets trace k."
-    )
+    only: str | None = Field(None, description="The groups or files that are used, by name; * and ? as in a shell.")
+    assign: Literal["random", "in_order"] = Field("random", description="Drawn, or client k gets trace k.")
     every: Seconds = Field(1.0, gt=0, description="Interval over which a mahimahi trace is averaged; 1 ms is exact.")
     scale: float = Field(1.0, gt=0, description="Factor on every rate of the trace.")
     shift: Literal["random", "none"] = Field("random", description="Whether clients start at random points.")

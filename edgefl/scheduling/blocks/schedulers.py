@@ -243,9 +243,7 @@ class Optimal(BlockSchedulerSpec):
     seconds: Annotated[Seconds, Field(gt=0)] | None = Field(
         default=None, description="T, the limit on each client's predicted seconds in a partial round; null: no limit"
     )
-    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
-        default=None, description="of all downlinks of a partial round together; null: no limit"
-    )
+    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(None, description="of all downlinks of a round; null: no limit")
 
     def start(self, seed: int, blocks: int) -> OptimalScheduler:
         limits = {

@@ -119,9 +119,7 @@ class Oort(SelectorSpec):
     least_exploration: float = Field(default=0.2, ge=0, le=1, description="lower limit of ε")
     penalty: float = Field(default=2.0, ge=0, description="exponent α of the penalty (T/t)^α for slow clients")
     cutoff: float = Field(default=0.95, ge=0, le=1, description="share of the last utility that a client must reach")
-    percentile: float = Field(
-        default=30.0, ge=0, le=100, description="preferred duration T, as a percentile of the tried clients' seconds"
-    )
+    percentile: float = Field(30.0, ge=0, le=100, description="T, as a percentile of the tried clients' seconds")
     pacer_step: float = Field(default=5.0, ge=0, description="percent by which the pacer raises the percentile")
     window: int = Field(default=20, ge=1, description="rounds whose total utility the pacer compares")
 

@@ -71,13 +71,8 @@ class PowerOfChoice(SelectorSpec):
     """Power-of-Choice (Cho, Wang and Joshi, AISTATS 2022): of some random candidates those with the highest loss."""
 
     candidates: float = Field(2.0, ge=1, le=1e6, description="number of candidates d, in multiples of the cohort")
-    losses: Literal["asked", "reported"] = Field(
-        default="asked",
-        description="asked: candidates evaluate the model (pow-d, cpow-d); reported: with their last update (rpow-d)",
-    )
-    images: int | None = Field(
-        None, ge=1, description="images on which a candidate evaluates the model (cpow-d); all (pow-d) when null"
-    )
+    losses: Literal["asked", "reported"] = Field("asked", description="asked: pow-d or cpow-d; reported: rpow-d")
+    images: int | None = Field(None, ge=1, description="images that a candidate evaluates (cpow-d); null: all (pow-d)")
 
     def start(self, seed: int) -> AskedLosses:
         if self.losses == "reported":

@@ -88,12 +88,8 @@ class AsynchronousSpec(ProtocolSpec):
     has_rounds = False
 
     kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
-    buffer: int | None = Field(
-        default=None, ge=1, description="updates for one aggregation, K; null: `training.cohort`"
-    )
-    concurrency: int | None = Field(
-        default=None, ge=1, description="clients active at any time; null: `training.cohort`"
-    )
+    buffer: int | None = Field(None, ge=1, description="updates for one aggregation, K; null: `training.cohort`")
+    concurrency: int | None = Field(None, ge=1, description="clients active at any time; null: `training.cohort`")
     staleness: Staleness = Field(
         default=PolynomialStaleness(), description="s(τ): the weight of an update that is τ aggregations old"
     )
@@ -104,9 +100,7 @@ class AsynchronousSpec(ProtocolSpec):
         "models: move towards the client's model (FedAsync)",
     )
 
-    ahead: int = Field(
-        default=1, ge=1, description="methods with `overlap: true` only: number of waiting clients that prefetch parts"
-    )
+    ahead: int = Field(1, ge=1, description="with `overlap: true`: number of waiting clients that prefetch parts")
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
         none = "asynchronous clients begin and end at any time"

@@ -37,12 +37,7 @@ class ProtocolSpec(Options, allow_inf_nan=False):
     """True if a client's update ends at its cell, which sends the mean of its clients' updates to the server."""
 
     kind: str = Field(default="python", description="how rounds run")
-    retries: int = Field(
-        default=0,
-        ge=0,
-        description="how many times a client restarts its job after an accident (`fleet.dropout`), with another "
-        "download; 0: it leaves the round",
-    )
+    retries: int = Field(0, ge=0, description="restarts of a job after an accident (`fleet.dropout`)")
 
     @abstractmethod
     def course(self, world: Any, book: Any) -> Course:
@@ -107,11 +102,7 @@ class RoundsSpec(ProtocolSpec):
         description="drop: the update of a client that misses the deadline is discarded; partial: the client takes "
         "only as many local steps as leave time for its upload",
     )
-    reserve: float = Field(
-        default=1.0,
-        ge=0,
-        description="partial only: seconds reserved for the upload, in multiples of its duration alone on its path",
-    )
+    reserve: float = Field(1.0, ge=0, description="partial only: seconds for the upload, in multiples of its own")
 
     @model_validator(mode="after")
     def _partial_needs_a_deadline(self) -> Self:

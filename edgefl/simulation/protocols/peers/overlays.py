@@ -37,9 +37,7 @@ class Shape(Options):
     """
 
     kind: Names = Field(description="the graph of neighbours")
-    directed: bool = Field(
-        default=False, description="ring and exponential only: send to the next ones, receive from the previous ones"
-    )
+    directed: bool = Field(False, description="ring and exponential only: send to the next ones alone")
 
     def graph(self, peers: int, seed: int) -> Any:
         """The graph of peers 0, 1, …, directed or not; ``seed`` is that of the run."""
