@@ -22,6 +22,7 @@ from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
+from edgefl.units import InBaseUnit
 from edgefl.validation import first_repeated, validated
 
 SPEED = frozenset({*RATES, *DURATIONS, "operator_rates", "half_rate_pixels"})
@@ -191,14 +192,13 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
     if changes:
         profile = _overridden(profile, changes, f"{where}overrides")
     if group.pace != 1:
-        data = slower(profile, group.pace).model_dump(mode="json")
-        profile = validated(DeviceProfile, data, field=f"{where}pace")
+        profile = validated(DeviceProfile, _data_of(slower(profile, group.pace)), field=f"{where}pace")
     return group.model_copy(update={"profile": profile, "mode": None, "overrides": None, "pace": 1.0})
 
 
 def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) -> DeviceProfile:
     """A general figure scales the kinds of operators that have their own."""
-    made = validated(DeviceProfile, _merged(profile.model_dump(mode="json"), changes), field=field)
+    made = validated(DeviceProfile, _merged(_data_of(profile), changes), field=field)
     compute = changes.get("compute", {})
     if not SPEED.isdisjoint(compute):  # nothing confirms the new figures
         made = unconfirmed(made, field)
@@ -212,6 +212,11 @@ def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) 
         if name in compute and value(getattr(before, name)) > 0
     }
     return made.model_copy(update={"compute": scaled_kinds(after, factors)})
+
+
+def _data_of(profile: DeviceProfile) -> dict[str, Any]:
+    data: dict[str, Any] = InBaseUnit.in_all(profile.model_dump(mode="json"))
+    return data
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Shape(Options):
     def graph(self, peers: int, seed: int) -> Any:
         """The graph of peers 0, 1, …, directed or not; ``seed`` is that of the run."""
         if self.directed and self.kind not in ("ring", "exponential"):
-            raise UserError(f"expected false for '{self.kind}'", field="directed")
+            raise UserError(f"expected false for '{self.kind}'", field="neighbours.directed")
         if self.kind in ("torus", "grid"):
             rows = next(each for each in range(math.isqrt(peers), 0, -1) if peers % each == 0)
             # In a torus of width 2 both edges between two neighbours would be one.
@@ -80,8 +80,9 @@ class Drawn(Options):
         for draw in range(DRAWS):
             try:
                 graph = makers[self.kind](integer_seed(seed, "neighbours", draw) % 2**32)
-            except nx.NetworkXError as error:
-                raise UserError(f"{peers} clients cannot be such a graph: {error}") from None
+            except nx.NetworkXError:
+                even = ", and an even number, because that of the clients is odd" * (peers % 2 and self.k < peers)
+                raise UserError(f"expected fewer than {peers} neighbours{even}, found {self.k}", field="neighbours.k") from None
             if nx.is_connected(graph):
                 return graph
         raise UserError(f"none of {DRAWS} drawn graphs of {peers} clients was connected; expected more neighbours")
