@@ -44,12 +44,10 @@ class Nothing(Payload):
         return ()
 
 
-METHODS.register("central")(
-    Recipe(
-        summary="a baseline: a server trains on the data of all clients, and nothing is sent",
-        paper="none",
-        objective=OnAllData,
-        server=Mean(),
-        payload=Nothing,
-    )
+METHODS["central"] = Recipe(
+    summary="a baseline: a server trains on the data of all clients, and nothing is sent",
+    paper="none",
+    objective=OnAllData,
+    server=Mean(),
+    payload=Nothing,
 )

@@ -92,14 +92,12 @@ class DepthFL(Objective):
         return torch.stack(pairs).sum() * (self.temperature**2 / (len(logits) - 1))
 
 
-METHODS.register("depthfl")(
-    Recipe(
-        summary="each client trains the first blocks, as many as its device allows, with a classifier after each",
-        paper="Kim et al. 2023 (DepthFL), Sec. 3 and Alg. 1",
-        objective=DepthFL,
-        server=Mean(),
-        submodels=Depth,
-        weighting="uniform",
-        defaults={"levels": (1.0, 0.75, 0.5, 0.25)},
-    )
+METHODS["depthfl"] = Recipe(
+    summary="each client trains the first blocks, as many as its device allows, with a classifier after each",
+    paper="Kim et al. 2023 (DepthFL), Sec. 3 and Alg. 1",
+    objective=DepthFL,
+    server=Mean(),
+    submodels=Depth,
+    weighting="uniform",
+    defaults={"levels": (1.0, 0.75, 0.5, 0.25)},
 )

@@ -160,14 +160,12 @@ class FedAdcPayload(Payload):
         return Downlink(tuple(parts), sizes.blocks)
 
 
-METHODS.register("fedadc")(
-    Recipe(
-        summary="clients follow the server's momentum in their local steps; most of the downlink can overlap",
-        paper="Ozfatura et al. (FedADC), Alg. 3 and 4",
-        objective=CrossEntropy,
-        rule=FedAdcRule,
-        server=FedAdcServer(),
-        payload=FedAdcPayload,
-        weighting="uniform",
-    )
+METHODS["fedadc"] = Recipe(
+    summary="clients follow the server's momentum in their local steps; most of the downlink can overlap",
+    paper="Ozfatura et al. (FedADC), Alg. 3 and 4",
+    objective=CrossEntropy,
+    rule=FedAdcRule,
+    server=FedAdcServer(),
+    payload=FedAdcPayload,
+    weighting="uniform",
 )

@@ -58,14 +58,12 @@ class SelfConfidence(Objective):
         return Loss(total, cross_entropy)
 
 
-METHODS.register("fedadc+")(
-    Recipe(
-        summary="FedADC with distillation from the received model for classes of which a client has few images",
-        paper="Ozfatura et al. (FedADC), Sec. III, Eqs. 7-9",
-        objective=SelfConfidence,
-        rule=FedAdcRule,
-        server=FedAdcServer(),
-        payload=FedAdcPayload,
-        weighting="uniform",
-    )
+METHODS["fedadc+"] = Recipe(
+    summary="FedADC with distillation from the received model for classes of which a client has few images",
+    paper="Ozfatura et al. (FedADC), Sec. III, Eqs. 7-9",
+    objective=SelfConfidence,
+    rule=FedAdcRule,
+    server=FedAdcServer(),
+    payload=FedAdcPayload,
+    weighting="uniform",
 )

@@ -106,11 +106,9 @@ class FedAlign(Objective):
         return Loss(cross_entropy + self.mu * scale * gap, cross_entropy)
 
 
-METHODS.register("fedalign")(
-    Recipe(
-        summary="aligns the Lipschitz constants of the last block and its narrower sub-block",
-        paper="Mendieta et al. 2022 (FedAlign), Eqs. 5-7",
-        objective=FedAlign,
-        server=Mean(),
-    )
+METHODS["fedalign"] = Recipe(
+    summary="aligns the Lipschitz constants of the last block and its narrower sub-block",
+    paper="Mendieta et al. 2022 (FedAlign), Eqs. 5-7",
+    objective=FedAlign,
+    server=Mean(),
 )

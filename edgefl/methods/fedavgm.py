@@ -29,11 +29,6 @@ class FedAvgM(ServerUpdate):
         return parameters.add(momentum, alpha=facts.rate(self.server_lr)), {"momentum": momentum}
 
 
-METHODS.register("fedavgm")(
-    Recipe(
-        summary="FedAvg with server momentum",
-        paper="Hsu et al. 2019 (FedAvgM)",
-        objective=CrossEntropy,
-        server=FedAvgM(),
-    )
+METHODS["fedavgm"] = Recipe(
+    summary="FedAvg with server momentum", paper="Hsu et al. 2019 (FedAvgM)", objective=CrossEntropy, server=FedAvgM()
 )

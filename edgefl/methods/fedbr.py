@@ -104,16 +104,14 @@ class BlocksPayload(Payload):
         return Downlink(parts, alpha)
 
 
-METHODS.register("fedbr")(
-    Recipe(
-        summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
-        paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
-        objective=FedBR,
-        server=Mean(),
-        payload=BlocksPayload,
-        # Blocks that are not sent are the client's own, from the end of its last participation.
-        state=ClientState(),
-        weighting="uniform",
-        scheduler="gmbs",
-    )
+METHODS["fedbr"] = Recipe(
+    summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
+    paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
+    objective=FedBR,
+    server=Mean(),
+    payload=BlocksPayload,
+    # Blocks that are not sent are the client's own, from the end of its last participation.
+    state=ClientState(),
+    weighting="uniform",
+    scheduler="gmbs",
 )

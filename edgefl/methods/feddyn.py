@@ -96,12 +96,10 @@ class FedDynServer(ServerUpdate):
         return parameters + arrivals.mean() + shift, {"shift": shift}
 
 
-METHODS.register("feddyn")(
-    Recipe(
-        summary="a penalty per client that makes local optima agree with the global one",
-        paper="Acar et al. 2021 (FedDyn), Alg. 1",
-        objective=CrossEntropy,
-        server=FedDynServer(),
-        weighting="uniform",
-    )
+METHODS["feddyn"] = Recipe(
+    summary="a penalty per client that makes local optima agree with the global one",
+    paper="Acar et al. 2021 (FedDyn), Alg. 1",
+    objective=CrossEntropy,
+    server=FedDynServer(),
+    weighting="uniform",
 )

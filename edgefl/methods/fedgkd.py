@@ -87,12 +87,10 @@ class FedGkdPayload(Payload):
         return Downlink(tuple(parts), sizes.blocks)
 
 
-METHODS.register("fedgkd")(
-    Recipe(
-        summary="FedAvg with distillation from the mean of the last global models",
-        paper="Yao et al. 2021 (FedGKD)",
-        objective=FedGKD,
-        server=FedGkdServer(),
-        payload=FedGkdPayload,
-    )
+METHODS["fedgkd"] = Recipe(
+    summary="FedAvg with distillation from the mean of the last global models",
+    paper="Yao et al. 2021 (FedGKD)",
+    objective=FedGKD,
+    server=FedGkdServer(),
+    payload=FedGkdPayload,
 )

@@ -59,11 +59,9 @@ class FedMLB(HybridPaths):
         return self.path_loss(context, taps[-1], hybrids, batch.labels, divisor)
 
 
-METHODS.register("fedmlb")(
-    Recipe(
-        summary="hybrid paths of local and frozen received blocks regularise every level",
-        paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
-        objective=FedMLB,
-        server=Mean(),
-    )
+METHODS["fedmlb"] = Recipe(
+    summary="hybrid paths of local and frozen received blocks regularise every level",
+    paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
+    objective=FedMLB,
+    server=Mean(),
 )

@@ -70,11 +70,9 @@ class FedNova(ServerUpdate):
         return parameters + arrivals.mean(weights * (weights * tau).sum() / tau), state
 
 
-METHODS.register("fednova")(
-    Recipe(
-        summary="FedAvg with deltas normalised by the number of local steps",
-        paper="Wang et al. 2020 (FedNova), Eqs. 5-6",
-        objective=CrossEntropy,
-        server=FedNova(),
-    )
+METHODS["fednova"] = Recipe(
+    summary="FedAvg with deltas normalised by the number of local steps",
+    paper="Wang et al. 2020 (FedNova), Eqs. 5-6",
+    objective=CrossEntropy,
+    server=FedNova(),
 )

@@ -74,12 +74,10 @@ class FedAdagrad(AdaptiveServer):
 
 
 for _name, _server in (("Adam", FedAdam), ("Yogi", FedYogi), ("Adagrad", FedAdagrad)):
-    METHODS.register(f"fed{_name.lower()}")(
-        Recipe(
-            summary=f"FedAvg with {_name} on the server",
-            paper="Reddi et al. 2021, Alg. 2",
-            objective=CrossEntropy,
-            server=_server(),
-            weighting="uniform",
-        )
+    METHODS[f"fed{_name.lower()}"] = Recipe(
+        summary=f"FedAvg with {_name} on the server",
+        paper="Reddi et al. 2021, Alg. 2",
+        objective=CrossEntropy,
+        server=_server(),
+        weighting="uniform",
     )

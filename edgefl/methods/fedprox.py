@@ -37,11 +37,9 @@ class FedProx(Objective):
         return Loss(cross_entropy + 0.5 * self.mu * away.square().sum(), cross_entropy)
 
 
-METHODS.register("fedprox")(
-    Recipe(
-        summary="FedAvg with a proximal term that keeps local models near the received one",
-        paper="Li et al. 2020, Eq. 2 and Alg. 2",
-        objective=FedProx,
-        server=Mean(),
-    )
+METHODS["fedprox"] = Recipe(
+    summary="FedAvg with a proximal term that keeps local models near the received one",
+    paper="Li et al. 2020, Eq. 2 and Alg. 2",
+    objective=FedProx,
+    server=Mean(),
 )

@@ -37,11 +37,9 @@ class FedRS(Objective):
         return Loss(cross_entropy, cross_entropy)
 
 
-METHODS.register("fedrs")(
-    Recipe(
-        summary="FedAvg with smaller logits for classes that a client lacks",
-        paper="Li and Zhan 2021 (FedRS)",
-        objective=FedRS,
-        server=Mean(),
-    )
+METHODS["fedrs"] = Recipe(
+    summary="FedAvg with smaller logits for classes that a client lacks",
+    paper="Li and Zhan 2021 (FedRS)",
+    objective=FedRS,
+    server=Mean(),
 )

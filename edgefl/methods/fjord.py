@@ -75,12 +75,10 @@ class FjORD(Objective):
         return Loss(cross_entropy + student, cross_entropy)
 
 
-METHODS.register("fjord")(
-    Recipe(
-        summary="each client trains nested widths of the model, up to the one that its device allows",
-        paper="Horvath et al. 2021 (FjORD), Sec. 3 and Alg. 1",
-        objective=FjORD,
-        server=Mean(),
-        submodels=NestedWidth,
-    )
+METHODS["fjord"] = Recipe(
+    summary="each client trains nested widths of the model, up to the one that its device allows",
+    paper="Horvath et al. 2021 (FjORD), Sec. 3 and Alg. 1",
+    objective=FjORD,
+    server=Mean(),
+    submodels=NestedWidth,
 )

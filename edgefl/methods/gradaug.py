@@ -91,11 +91,9 @@ def _variant(share: float, widths: list[float], sizes: list[float]) -> Variant:
     return Variant(share, {"width": torch.tensor(widths), "size": torch.tensor(sizes)})
 
 
-METHODS.register("gradaug")(
-    Recipe(
-        summary="FedAvg with sub-networks on smaller images that learn from the full one",
-        paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
-        objective=GradAug,
-        server=Mean(),
-    )
+METHODS["gradaug"] = Recipe(
+    summary="FedAvg with sub-networks on smaller images that learn from the full one",
+    paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
+    objective=GradAug,
+    server=Mean(),
 )

@@ -67,13 +67,11 @@ class HeteroFL(Objective):
         return Loss(loss, loss)
 
 
-METHODS.register("heterofl")(
-    Recipe(
-        summary="each client trains the first channels of each layer, as many as its device allows",
-        paper="Diao et al. 2021 (HeteroFL), Sec. 3 and Alg. 1",
-        objective=HeteroFL,
-        server=Mean(),
-        submodels=ScaledWidth,
-        weighting="uniform",
-    )
+METHODS["heterofl"] = Recipe(
+    summary="each client trains the first channels of each layer, as many as its device allows",
+    paper="Diao et al. 2021 (HeteroFL), Sec. 3 and Alg. 1",
+    objective=HeteroFL,
+    server=Mean(),
+    submodels=ScaledWidth,
+    weighting="uniform",
 )

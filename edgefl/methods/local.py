@@ -20,11 +20,9 @@ class OwnModels(CrossEntropy):
         return own
 
 
-METHODS.register("local")(
-    Recipe(
-        summary="a baseline: each client trains alone, and nothing is sent",
-        paper="none",
-        objective=OwnModels,
-        server=Mean(),
-    )
+METHODS["local"] = Recipe(
+    summary="a baseline: each client trains alone, and nothing is sent",
+    paper="none",
+    objective=OwnModels,
+    server=Mean(),
 )

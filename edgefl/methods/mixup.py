@@ -35,11 +35,9 @@ class Mixup(Objective):
         return Loss(cross_entropy, cross_entropy)
 
 
-METHODS.register("mixup")(
-    Recipe(
-        summary="FedAvg on convex combinations of images",
-        paper="Zhang et al. 2018; baseline of Mendieta et al. 2022",
-        objective=Mixup,
-        server=Mean(),
-    )
+METHODS["mixup"] = Recipe(
+    summary="FedAvg on convex combinations of images",
+    paper="Zhang et al. 2018; baseline of Mendieta et al. 2022",
+    objective=Mixup,
+    server=Mean(),
 )

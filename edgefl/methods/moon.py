@@ -97,12 +97,10 @@ class Moon(Objective):
         return Loss(cross_entropy + self.mu * contrast, cross_entropy)
 
 
-METHODS.register("moon")(
-    Recipe(
-        summary="features close to the received model's and far from the client's previous ones",
-        paper="Li et al. 2021 (MOON), Eqs. 3-4",
-        objective=Moon,
-        server=Mean(),
-        state=ClientState(),
-    )
+METHODS["moon"] = Recipe(
+    summary="features close to the received model's and far from the client's previous ones",
+    paper="Li et al. 2021 (MOON), Eqs. 3-4",
+    objective=Moon,
+    server=Mean(),
+    state=ClientState(),
 )

@@ -50,11 +50,9 @@ class NotTrueDistillation(Objective):
         return Loss(cross_entropy + self.beta * self.temperature**2 * distillation, cross_entropy)
 
 
-METHODS.register("ntd")(
-    Recipe(
-        summary="FedAvg with distillation over the classes that are not the label",
-        paper="Lee et al. 2022 (FedNTD), Eq. 4",
-        objective=NotTrueDistillation,
-        server=Mean(),
-    )
+METHODS["ntd"] = Recipe(
+    summary="FedAvg with distillation over the classes that are not the label",
+    paper="Lee et al. 2022 (FedNTD), Eq. 4",
+    objective=NotTrueDistillation,
+    server=Mean(),
 )

@@ -116,14 +116,12 @@ class ScaffoldPayload(Payload):
         return (update, Part("control", sizes.model_bytes, 0)) if self.control_upload == "sent" else (update,)
 
 
-METHODS.register("scaffold")(
-    Recipe(
-        summary="control variates correct each local step for the client's own drift",
-        paper="Karimireddy et al. 2020 (SCAFFOLD), Alg. 1, option II",
-        objective=CrossEntropy,
-        rule=ScaffoldRule,
-        server=Scaffold(),
-        payload=ScaffoldPayload,
-        weighting="uniform",
-    )
+METHODS["scaffold"] = Recipe(
+    summary="control variates correct each local step for the client's own drift",
+    paper="Karimireddy et al. 2020 (SCAFFOLD), Alg. 1, option II",
+    objective=CrossEntropy,
+    rule=ScaffoldRule,
+    server=Scaffold(),
+    payload=ScaffoldPayload,
+    weighting="uniform",
 )

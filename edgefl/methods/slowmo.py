@@ -34,12 +34,10 @@ class SlowMo(ServerUpdate):
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 
 
-METHODS.register("slowmo")(
-    Recipe(
-        summary="FedAvg with server momentum in units of the gradient",
-        paper="Wang et al. 2020 (SlowMo); Ozfatura et al., Alg. 2",
-        objective=CrossEntropy,
-        server=SlowMo(),
-        weighting="uniform",
-    )
+METHODS["slowmo"] = Recipe(
+    summary="FedAvg with server momentum in units of the gradient",
+    paper="Wang et al. 2020 (SlowMo); Ozfatura et al., Alg. 2",
+    objective=CrossEntropy,
+    server=SlowMo(),
+    weighting="uniform",
 )

@@ -40,12 +40,10 @@ class TimelyFL(CrossEntropy):
         return self.blocks == "foreseen"
 
 
-METHODS.register("timelyfl")(
-    Recipe(
-        summary="fast clients train more epochs and slow ones only the last blocks, to end by a common finish",
-        paper="Zhang et al. 2023 (TimelyFL), Alg. 1-3",
-        objective=TimelyFL,
-        server=Mean(),
-        common_finish=CommonFinish(share=0.5, unit="epochs", drop_late=True),
-    )
+METHODS["timelyfl"] = Recipe(
+    summary="fast clients train more epochs and slow ones only the last blocks, to end by a common finish",
+    paper="Zhang et al. 2023 (TimelyFL), Alg. 1-3",
+    objective=TimelyFL,
+    server=Mean(),
+    common_finish=CommonFinish(share=0.5, unit="epochs", drop_late=True),
 )

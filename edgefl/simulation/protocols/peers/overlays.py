@@ -82,7 +82,9 @@ class Drawn(Options):
                 graph = makers[self.kind](integer_seed(seed, "neighbours", draw) % 2**32)
             except nx.NetworkXError:
                 even = ", and an even number, because that of the clients is odd" * (peers % 2 and self.k < peers)
-                raise UserError(f"expected fewer than {peers} neighbours{even}, found {self.k}", field="neighbours.k") from None
+                raise UserError(
+                    f"expected fewer than {peers} neighbours{even}, found {self.k}", field="neighbours.k"
+                ) from None
             if nx.is_connected(graph):
                 return graph
         raise UserError(f"none of {DRAWS} drawn graphs of {peers} clients was connected; expected more neighbours")
