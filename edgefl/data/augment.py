@@ -52,10 +52,7 @@ def turned(degrees: NDArray[np.float64]) -> Tensor:
 
 
 def augmented(images: Tensor, draws: Tensor) -> Tensor:
-    """Images ``[n, channels, height, width]``, rotated about their centre (nearest pixel), then cropped, then flipped.
-
-    Pixels from outside the image are 0. A positive angle turns counter-clockwise, as torchvision's ``rotate`` does.
-    """
+    """Images ``[n, channels, height, width]``, rotated (counter-clockwise, nearest pixel), cropped and flipped."""
     import torch
 
     count, channels, height, width = images.shape

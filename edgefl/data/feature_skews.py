@@ -66,10 +66,7 @@ class Noise(FeatureSkew):
 
 
 class Rotation(FeatureSkew):
-    """Rotation about the centre by an angle that is uniform between minus and plus ``degrees``, nearest pixel.
-
-    Pixels from outside the image are black.
-    """
+    """Rotation by an angle that is uniform between ± ``degrees``, nearest pixel; outside the image is black."""
 
     inputs = ("images",)
 

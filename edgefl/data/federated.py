@@ -27,11 +27,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """The samples of one run on the training device, and their owners.
-
-    With a feature skew, the training samples and, with ``test: partitioned``, the evaluation samples are those that
-    their client sees.
-    """
+    """The samples of a run on the training device, with its feature skew as clients see them, and their owners."""
 
     train: Dataset  # the training samples; without the held-out ones if the validation split is evaluated
     test: Dataset

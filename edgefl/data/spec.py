@@ -97,11 +97,7 @@ class DataSpec(Component):
         return self._task
 
     def for_task(self, task: Task) -> Self:
-        """The same data with labels for a task.
-
-        Raises:
-            UserError: the partition needs classes, and the task has none.
-        """
+        """The same data with labels for a task; UserError if the partition needs classes that it lacks."""
         if not task.classes and self.partition.by_class:
             raise UserError(
                 f"divides the samples by class, and task '{task.kind}' has none; expected iid, natural, file or "
@@ -118,32 +114,20 @@ class DataSpec(Component):
 
     @abstractmethod
     def read(self) -> tuple[Samples, Samples]:
-        """The training and the test samples, read, generated or downloaded.
-
-        Raises:
-            UserError: files are missing or unreadable; the message names the folder.
-        """
+        """The training and the test samples, read, made or downloaded; UserError, with the folder, if none are."""
 
     def class_names(self) -> list[str]:
         """The names of the classes 0, 1, …; empty if they have none."""
         return []
 
     def known(self) -> Description | None:
-        """The value of :meth:`declared`, checked.
-
-        Raises:
-            UserError: it is no description, or the plug-in raised an error; the message names data set and package.
-        """
+        """The value of :meth:`declared`; UserError, with the data set and its package, if it is none."""
         with DATA_SETS.blaming(type(self)):
             answer = self.declared()
             return None if answer is None else in_terms_of(self.task, answer)
 
     def checked(self) -> tuple[Samples, Samples]:
-        """The value of :meth:`read`, checked and compared with :meth:`declared`; images may not be decoded yet.
-
-        Raises:
-            UserError: as :meth:`read`, or it is wrong, or the plug-in raised another error; as :meth:`known`.
-        """
+        """The value of :meth:`read`, checked against :meth:`declared`; UserError if it, or the plug-in, is wrong."""
         known = self.known()
         with DATA_SETS.blaming(type(self)):
             return checked_samples(self.read(), known, self.task)
@@ -154,11 +138,7 @@ class DataSpec(Component):
         return train, test
 
     def describe(self) -> Description:
-        """The properties of the used samples, without inputs; reads files if :meth:`declared` returns ``None``.
-
-        Raises:
-            UserError: as :meth:`read`, or there are fewer samples than requested.
-        """
+        """The properties of the used samples, from :meth:`declared` or files; UserError if there are too few."""
         known = self.known()
         if known is None:
             known = described(*self.checked(), self.task)
@@ -192,11 +172,7 @@ DATA_SETS: Registry[type[DataSpec]] = Registry(
 
 
 def check_use(spec: DataSpec, known: Description) -> None:
-    """Check that ``augment``, ``feature_skew`` and ``normalise`` fit the inputs.
-
-    Raises:
-        UserError: they do not; it has the field.
-    """
+    """Check that ``augment``, ``feature_skew`` and ``normalise`` fit the inputs, or raise a UserError."""
     skew = spec.feature_skew
     if skew is not None and known.kind not in skew.inputs:
         message = f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}"

@@ -239,10 +239,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 class RememberingEngine:
-    """An engine that trains no job twice; only for engines whose results are bit-identical to training each job alone.
-
-    ``folder`` keeps the results of one scenario.
-    """
+    """An engine that trains no job twice, and keeps results in ``folder``; only for bit-identical engines."""
 
     def __init__(self, folder: Path, engine: Engine, given: EngineInputs, seed: int) -> None:
         self._engine, self._folder = engine, folder / str(seed)
@@ -326,8 +323,5 @@ def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
 
 
 def assumed_rates(*, netem: bool) -> PacketRates:
-    """Packets a second that this machine carries: what a small processor did, with some left for its programs.
-
-    Where the kernel delays packets (netem), no process sets a limit.
-    """
+    """Packets a second that this machine carries, if the kernel (netem) does not delay them: a small processor's."""
     return PacketRates(math.inf if netem else DELAYED, LINKS * (os.cpu_count() or 1))

@@ -20,7 +20,7 @@ from edgefl.emulation.machine import has_netem
 from edgefl.emulation.nodes import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.shaping import Rate, TrafficControl
-from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, WiredLink, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
 """With one address for both ends no node needs to ask for the other's."""
@@ -46,7 +46,11 @@ class Links:
         self._controls: dict[str, TrafficControl] = {}
         self._namespaces: dict[str, int] = {}
         self._delay_line: subprocess.Popen[bytes] | None = None
-        self._shapers = {link.ends: self._shaper(link) for link in wiring.links}
+        fifo, device = settings.queue == "fifo", self._routing.device
+        self._shapers = {
+            link.ends: shaping.Shaper(link, device(link.target), wiring.addresses, fair=not (link.shared and fifo))
+            for link in wiring.links
+        }
 
     def make(self, stack: ExitStack) -> None:
         """Make all links; what they need is closed with the stack."""
@@ -165,10 +169,6 @@ class Links:
         for node in self._wiring.nodes:
             with self.inside(node):
                 set_parameters({"net.ipv4.tcp_no_metrics_save": "1"})
-
-    def _shaper(self, link: WiredLink) -> shaping.Shaper:
-        fifo = link.shared and self._settings.queue == "fifo"
-        return shaping.Shaper(link, self._routing.device(link.target), self._wiring.addresses, fair=not fifo)
 
     def _rate(self, capacity: float) -> float:
         settings = self._settings

@@ -77,10 +77,7 @@ class Wiring:
 
     @cached_property
     def hops(self) -> dict[tuple[str, str | None, str], str]:
-        """The neighbour to which a node sends packets of a sender for a receiver.
-
-        The sender is None, for all of them, except where equal paths part.
-        """
+        """The neighbour for packets of a sender to a receiver; None as the sender: of all, except where paths part."""
         following: dict[Pair, dict[str, str]] = {}
         for (sender, receiver), route in self.routes.items():
             for link in route:

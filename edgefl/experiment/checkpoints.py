@@ -76,10 +76,7 @@ class Checkpoints(AbstractContextManager["Checkpoints"]):
         return None if manifest is None else self._read(manifest)
 
     def keep(self, ended: int, path: Path) -> None:
-        """Write the last regular checkpoint before the end of round ``ended`` to one file, if it is small enough.
-
-        Its bytes do not depend on interruptions of the run.
-        """
+        """Write the last regular checkpoint before the end of round ``ended`` to one file, if it is small enough."""
         path.unlink(missing_ok=True)
         manifest = self._manifest(_regular_before(ended))
         if not manifest.exists() or json.loads(manifest.read_bytes())["bytes"] > MOST_KEPT_BYTES:

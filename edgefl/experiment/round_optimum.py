@@ -108,10 +108,7 @@ class LeastRoundSeconds:
 
 
 def optimum_of(scenario: Scenario, setup: Setup) -> LeastRoundSeconds | None:
-    """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
-
-    Nor is there one if costs are not known.
-    """
+    """What compares a run's rounds with the best possible; None if it is not wanted, or costs are unknown."""
     if not scenario.evaluation.optimum:
         return None
     known = LeastRoundSeconds(scenario, setup)

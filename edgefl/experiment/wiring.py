@@ -43,10 +43,7 @@ from edgefl.training.job import Learner
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """The clients' devices, links and shards, which all methods of one seed share.
-
-    ``samples`` are n_k ``[clients]``, and ``facts`` those about the clients that a selector may read.
-    """
+    """The clients' devices, links and shards, and facts about them, which all methods of one seed share."""
 
     seed: int
     fleet: FleetAssignment
@@ -56,10 +53,7 @@ class SharedWorld:
 
 
 def skeleton(scenario: Scenario, *, numbers: bool = True) -> BlockModel:
-    """Return the scenario's model; images are read only if the data set does not declare their shape.
-
-    Without ``numbers``, as costs need none, large tensors have shapes only; see :func:`build_model`.
-    """
+    """The scenario's model; without ``numbers``, as costs need none, large tensors have shapes only."""
     with errors_at("data"):
         description = scenario.data.describe()
     spec, tokens = scenario.model.spec, description.kind == "tokens"

@@ -143,10 +143,7 @@ class Trace(Options):
     shift: bool = Field(default=True, description="Each device starts at a random time within its row's period.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
-        """The windows, each client's row in them, and the seconds by which its clock is ahead of the run's clock.
-
-        Rows are assigned without repetition as long as there are enough.
-        """
+        """The windows, each client's row, with as few repetitions as possible, and how far ahead its clock is."""
         windows = read_trace(self.file)
         count = len(windows.periods)
         decks = [draws.permutation(count) for _ in range(-(-clients // count))]
@@ -156,10 +153,7 @@ class Trace(Options):
 
 
 class Diurnal(Options):
-    """A synthetic daily rhythm: each device can take part once a day, around the same hour.
-
-    It is not based on a measurement. The defaults reflect that phones are mostly idle, charged and on Wi-Fi at night.
-    """
+    """A synthetic rhythm, not a measurement: once a day around one hour, as phones that charge at night."""
 
     kind: Literal["diurnal"] = Field(description="diurnal: a seeded synthetic daily rhythm, not a measurement")
     share: float = Field(default=0.35, gt=0, le=0.9, description="Part of the day that a device can take part.")

@@ -55,10 +55,7 @@ TimeZone = Annotated[str, AfterValidator(as_validator(lambda name: str(zone_of(n
 
 
 class LocalHours(NamedTuple):
-    """A tariff by the local clock: ``values`` hold from their ``times`` on, seconds of the day, the last over midnight.
-
-    Hours of a run are elapsed hours, so the day on which the clock goes forward has 23.
-    """
+    """A tariff by the local clock: ``values`` from ``times`` (seconds of the day) on, the last over midnight."""
 
     times: Sequence[float]
     values: Sequence[float]
@@ -216,11 +213,7 @@ class Prices(Options):
     )
 
     def rates(self, own: "Prices | None", link: str, start: datetime | None, zone: str | None) -> Rates:
-        """The prices of a client with this link in a run, those of its ``own`` in place of these.
-
-        Raises:
-            UserError: a series cannot be read, or has no value at the start, or nothing says when the run begins.
-        """
+        """A client's prices in a run, its ``own`` before these; UserError if a series has none at the start."""
         given = {
             name: value for of in (self, own or Prices()) for name in PRICES if (value := getattr(of, name)) is not None
         }

@@ -49,10 +49,7 @@ AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=fl
 
 
 class MeasuredStep(Options):
-    """The measured time of one training step, which replaces the roofline's prediction for the same step.
-
-    With its counted work, the time also serves for steps of similar work, in proportion to their work.
-    """
+    """Measured seconds of a training step in place of the roofline's, and in proportion of similar steps."""
 
     signature: str = Field(pattern=r"^[0-9a-f]{16}$", description="Of the step, as `edgefl cost --json` prints it.")
     step: str = Field(description="A description for readers: model, method, batch.")
@@ -216,10 +213,6 @@ class Power(Options):
 _Texts = tuple[Annotated[str, Field(min_length=1)], ...]
 
 
-def _listed(sources: object) -> object:
-    return [sources] if isinstance(sources, str) else sources
-
-
 UNKNOWN, UNKNOWN_FACTOR = "a factor of 2 to 3", 2.0
 """The error of figures that rest on other devices, as published rounds have it (docs/validation.md), and the least."""
 
@@ -266,9 +259,9 @@ class Evidence(Options):
 class Provenance(Options):
     """The sources of the figures."""
 
-    sources: Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=str | _Texts)] = Field(
-        min_length=1, description="The sources: a text, or a list of texts."
-    )
+    sources: Annotated[
+        _Texts, BeforeValidator(lambda it: [it] if isinstance(it, str) else it, json_schema_input_type=str | _Texts)
+    ] = Field(min_length=1, description="The sources: a text, or a list of texts.")
     date: datetime.date = Field(description="When the figures were gathered.")
     licence: str | None = Field(None, description="Licence of the data used, if any.")
     verified: bool = Field(description="Whether every figure was checked against a measurement or data sheet.")
@@ -295,11 +288,7 @@ class Mode(Options):
 
 
 class DeviceProfile(Options):
-    """A kind of device.
-
-    Quantities are in base units (FLOP/s, bytes/s, bytes, seconds, watts, joules) or texts with a unit; an uncertain
-    quantity is ``{low, nominal, high}``.
-    """
+    """A kind of device; quantities are in base units, or texts with a unit, or ``{low, nominal, high}``."""
 
     name: str = Field(pattern=NAME, description="The name of the device in scenarios and reports.")
     kind: Kind = Field(description="The kind of device.")
@@ -362,10 +351,7 @@ class DeviceProfile(Options):
         return compute.core_speed or REFERENCE_OVERHEAD / max(value(compute.operator_overhead), 1e-9)
 
     def rates(self, bound: Bound = "nominal", *, kind: str = "") -> tuple[float, float, float, float]:
-        """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*.
-
-        A ``kind`` of operators in ``compute.operator_rates``, or else its family, has separate figures.
-        """
+        """FLOP/s, bytes/s, seconds per operator and step for this bound of a *duration*; those of the ``kind``."""
         compute = self.compute
         given = compute.operator_rates
         own = next((given[each] for each in kind_and_families(kind) if each in given), None)

@@ -25,11 +25,7 @@ from edgefl.units import Latency
 
 
 class Operator(Protocol):
-    """One operator that a step executes ``count`` times.
-
-    It may have a ``kind`` (:data:`edgefl.operator_kinds.KINDS`), for which a device may have separate rates, and, if it
-    is a convolution, ``groups`` and ``pixels``.
-    """
+    """An operator that a step executes ``count`` times; it may have a ``kind``, and ``groups`` and ``pixels``."""
 
     @property
     def flops(self) -> float:

@@ -51,10 +51,7 @@ class Answer:
 
 
 class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
-    """Counts equal operators together: an app may execute millions.
-
-    Only those of the thread that enters the context, so not those of a data loader's workers.
-    """
+    """Counts equal operators of the thread that enters together: an app may execute millions."""
 
     def __init__(self) -> None:
         super().__init__(with_data=True)
@@ -91,10 +88,7 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
 
 
 class Costs:
-    """The costs of all distinct work of a run, numbered in the order of their first occurrence.
-
-    The method's earlier runs had ``before`` pieces of work, which have the numbers from 1.
-    """
+    """The costs of distinct work of a run, numbered as they occur, after ``before`` ones of the method's."""
 
     def __init__(self, before: int = 0) -> None:
         self._before = before

@@ -104,10 +104,7 @@ class AppRun:
     # Called in the world's thread
 
     def push(self, messages: Sequence[tuple[int, Any, Sent]]) -> list[Exchange]:
-        """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
-
-        Nothing else may refer to a message.
-        """
+        """Send messages, to which nothing else may refer, together, before nodes begin; training may begin a round."""
         training = [message for _, message, _ in messages if _trains(message)]
         if training:
             label = _label(training[0])

@@ -88,10 +88,7 @@ class ThreadScheduler:
             raise AppStopped
 
     def in_world(self, act: Callable[[], Result]) -> Result:
-        """Execute ``act`` in the world's thread; called by the app's thread that runs now.
-
-        An error of ``act`` is raised in the world; this thread gets AppStopped, also if the run has ended.
-        """
+        """Execute ``act``, and raise its errors, in the world's thread; AppStopped here if the run has ended."""
         self.check()
         turn = self._current
         assert turn is not None

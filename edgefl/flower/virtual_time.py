@@ -1,7 +1,4 @@
-"""While an app runs, ``time.sleep`` and the timestamps of messages are virtual, and global generators are seeded.
-
-Other clocks are real.
-"""
+"""While an app runs, ``time.sleep`` and dates of messages are virtual, and global generators are seeded."""
 
 from __future__ import annotations
 

@@ -22,10 +22,7 @@ from edgefl.models.narrower import kept_count
 
 
 class Depth(SubModels):
-    """Level p trains the first ⌊p D⌋ of the D blocks before the classifier, and the classifiers after each of them.
-
-    The model is one of :func:`~edgefl.models.exits.with_exits`: D blocks and D classifiers in turn.
-    """
+    """Level p trains the first ⌊p D⌋ of the model's D blocks, and the classifiers after each of them."""
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
         layout, blocks = whole.layout, whole.depth // 2

@@ -17,10 +17,7 @@ from edgefl.methods.recipe import METHODS, Recipe
 
 
 class AdaptiveServer(ServerUpdate):
-    """m ← β1 m + (1-β1) Δ; v by the subclass; θ ← θ + η_s m/(√v + τ) (Reddi et al. 2021, Alg. 2).
-
-    No bias correction; v starts at τ², as the paper's analysis requires.
-    """
+    """m ← β1 m + (1-β1) Δ; v, at first τ², by the subclass; θ ← θ + η_s m/(√v + τ) (Reddi et al. 2021, Alg. 2)."""
 
     default_weighting = "uniform"
 

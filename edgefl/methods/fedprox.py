@@ -13,10 +13,7 @@ from edgefl.models.layout import Weights
 
 
 def parameter_vector(local: Weights, context: Context) -> Tensor:
-    """The parameters (not the buffers) as one differentiable vector ``[parameter_count]``.
-
-    One vector costs a copy; with separate tensors, each tensor of the model would cost several kernel launches.
-    """
+    """The parameters as one differentiable vector ``[parameter_count]``: a copy, but far fewer kernel launches."""
     return context.model.layout.vector(local)
 
 

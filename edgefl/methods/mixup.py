@@ -12,10 +12,7 @@ from edgefl.models.layout import Weights
 
 
 class Mixup(Objective):
-    """λ CE(y) + (1-λ) CE(y') on images λ x + (1-λ) x', one λ ~ Beta(a, a) per batch, partners by a permutation of it.
-
-    Zhang et al. 2018, as in the code of FedAlign's authors.
-    """
+    """λ CE(y) + (1-λ) CE(y') on λ x + (1-λ) x', one λ ~ Beta(a, a) a batch, as in FedAlign's authors' code."""
 
     needs = frozenset({"images"})
 

@@ -26,10 +26,7 @@ def not_true(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class NotTrueDistillation(Objective):
-    """Cross-entropy with distillation over the classes that are not the label (Lee et al. 2022).
-
-    ``convex``: (1-β) CE + β NTD, as in FedMLB's code; ``additive``: CE + β T² NTD, as in the authors' code with β = 1.
-    """
+    """Distillation without the label's class (Lee et al. 2022), ``convex`` as in FedMLB's code, or ``additive``."""
 
     needs = frozenset({"classes"})
     frozen = frozenset({"received"})

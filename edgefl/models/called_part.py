@@ -48,10 +48,7 @@ def given_at(place: Place, tensors: Mapping[str, Tensor]) -> Tensor | None:
 
 
 class CalledPart:
-    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``.
-
-    ``name`` is that of the block that gets its input.
-    """
+    """A module called with other tensors: ``at`` has their blocks and names, ``name`` is that of its own block."""
 
     def __init__(self, name: str, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
         self.name, self.module = name, module

@@ -20,10 +20,7 @@ EPSILON = 1e-5
 
 
 def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
-    """The normalisation selected by a model's options; only group norm uses ``groups``.
-
-    The numbers of the model's channels are multiples of ``least``.
-    """
+    """The normalisation that options select, for channels in multiples of ``least``; ``groups`` are a group norm's."""
     if kind == "batch":
         return BatchNorm
     if least % groups:

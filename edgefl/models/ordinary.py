@@ -198,10 +198,7 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
 def _called(
     module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
 ) -> dict[str, Any]:
-    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate.
-
-    Returns the samples in the batch, and arguments of :class:`BlockModel`.
-    """
+    """Call a module with inputs of the first type that it takes; the samples, and arguments of BlockModel."""
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):

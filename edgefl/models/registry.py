@@ -37,11 +37,7 @@ class ModelSpec(Component):
 
     @abstractmethod
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for inputs ``[batch, *sample_shape]`` and a number of classes; its values are not used.
-
-        Raises:
-            UserError: the model cannot take inputs of that shape.
-        """
+        """The skeleton for inputs ``[batch, *sample_shape]``, whose values are not used; UserError if there is none."""
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         """The skeleton for a task that needs so many outputs; by default that of :meth:`build`, with as many classes.
@@ -205,11 +201,7 @@ def initial_vector(model: BlockModel, seed: int) -> Tensor:
 
 
 def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
-    """The shape as (channels, height, width), for a model of images at least ``least`` pixels high and wide.
-
-    Raises:
-        UserError: the shape does not fit.
-    """
+    """Shape as (channels, height, width), or UserError if images are not ``least`` pixels high and wide."""
     if len(sample_shape) != 3 or min(sample_shape[1:]) < least:
         shape = "×".join(map(str, sample_shape))
         message = f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"

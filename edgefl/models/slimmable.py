@@ -96,10 +96,7 @@ class Conv2d(nn.Conv2d):
 
 
 class Linear(nn.Linear):
-    """A linear layer of the leading features; parameters as of ``torch.nn.Linear``.
-
-    Flattening keeps the order of channels, so leading channels stay leading. ``slim_outputs`` is as of :class:`Conv2d`.
-    """
+    """A linear layer of the leading features; parameters as of ``torch.nn.Linear``, options of :class:`Conv2d`."""
 
     def __init__(self, inputs: int, outputs: int, *, slim_outputs: bool = True) -> None:
         super().__init__(inputs, outputs)

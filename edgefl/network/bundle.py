@@ -174,10 +174,7 @@ class Stream:
 
 
 class Bundle:
-    """The flows that cross one set of shared links; without shared links, all run at their caps.
-
-    ``number`` is unique, for a fixed order.
-    """
+    """The flows over one set of shared links; without any, all run at their caps. ``number`` orders bundles."""
 
     def __init__(self, links: tuple[int, ...], number: int, now: float) -> None:
         self.links = links

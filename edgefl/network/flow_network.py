@@ -142,10 +142,7 @@ class FlowNetwork:
         return flow
 
     def cancel(self, flow: Flow) -> None:
-        """Stop a flow now. What has arrived stays ``flow.delivered``; its event never triggers.
-
-        A flow that has already ended or was cancelled does not change.
-        """
+        """Stop a flow that has not ended; what has arrived stays ``flow.delivered``, and its event never triggers."""
         if self._under_way.pop(flow.id, None) is None:
             return
         left = self._bytes_left(flow)
@@ -169,11 +166,7 @@ class FlowNetwork:
         self._apply(link)
 
     def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
-        """Change the capacity of many links, given by number, from now on; the numbers must differ.
-
-        The observer is called for an idle link when a flow next uses it, so a redraw for a whole fleet costs one array
-        assignment.
-        """
+        """Change the capacities of different links, given by number, from now on; an idle one is reported later."""
         if self._processes:
             for link in links.tolist():
                 self._processes.pop(link, None)

@@ -116,10 +116,7 @@ class Sharing:
         size: float = 0.0,
         outlook: Outlook | None = None,
     ) -> None:
-        """A flow begins to use its links, at most at the rate ``limit`` (bit/s) and the transport's.
-
-        ``latency`` is the seconds before its first byte under the transport model, without the set-up of a connection.
-        """
+        """A flow begins to use its links, at most at ``limit`` (bit/s), after ``latency`` without set-up (seconds)."""
         latency /= self._transport.latency_factor
         limit = min(limit, self._transport.limit(latency))
         stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, size, outlook or Outlook())

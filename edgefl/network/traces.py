@@ -335,10 +335,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
 
 
 def _six_columns(text: str) -> StepTrace:
-    """A log without header of which each line gives, in columns 5 and 6, bytes and the milliseconds they took.
-
-    The other columns may be ``NOFIX``. Time between lines that columns 6 do not count is not part of the trace.
-    """
+    """A log whose columns 5 and 6 are bytes and the milliseconds that they took; other time is left out."""
     starts, rates, passed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):
         if cells := line.split():

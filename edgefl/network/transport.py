@@ -148,10 +148,7 @@ class Transport:
         return min(self.connection_limit, window_limit)
 
     def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
-        """A transfer that has its path, with this one-way latency (seconds) and capacity, to itself.
-
-        ``opening`` is the state of the transfer's connection; without connections it changes nothing.
-        """
+        """A transfer alone on a path of this latency (seconds) and capacity, on a connection of state ``opening``."""
         usable = min(self.limit(latency), self.efficiency * bits_per_second)
         if self.tcp is None:
             return Alone(self.latency_factor * latency, usable)
@@ -159,10 +156,7 @@ class Transport:
         return Alone(latency + 2.0 * latency * opening.round_trips, usable, sending)
 
     def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:
-        """A flow's share relative to others, from its path's latency (seconds) and capacities.
-
-        A link that is down stalls the flow anyway and is ignored.
-        """
+        """A flow's share, from its path's latency (seconds) and its capacities; one of 0 is ignored."""
         if self.penalty_bytes is None:
             return 1.0
         penalty = latency + sum(8.0 * self.penalty_bytes / rate for rate in bits_per_second if rate > 0.0)

@@ -61,10 +61,7 @@ class Event(NamedTuple):
 
     @property
     def work(self) -> WorkKey:
-        """The identity of local training: rows with equal keys are equal work.
-
-        The key is the group, alpha, the images or the number, and the local steps if the server chose them (else 0).
-        """
+        """The identity of work: group, alpha, images or number, and local steps that the server chose (else 0)."""
         facts = self.facts
         number = facts.get("work", ABSENT) if self.images == ABSENT else self.images
         return self.group, self.alpha, number, facts.get("steps", 0)
@@ -204,11 +201,7 @@ class EventLog:
         value: float = 0.0,
         detail: str = "",
     ) -> None:
-        """Append one row; see :class:`Event` for the columns.
-
-        ``round`` is the exception: here it counts from 0, as in the simulation, and equals the version of the model
-        that clients train from.
-        """
+        """Append one row of :class:`Event`; ``round`` counts from 0 here, and equals the version of the model."""
         rows, number = self._rows, round + 1
         self.rounds += kind == "round_end"
         # Create the tuple directly, without the extra call of a named tuple's constructor.

@@ -83,10 +83,7 @@ class Limits:
 
 
 class Accounts:
-    """Updates the totals and the charges of the batteries, and ends the run when a budget is exhausted.
-
-    ``stopped`` triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
-    """
+    """Totals, batteries and budgets; ``stopped`` triggers with the reason, unless ``goes_on``, also at a budget."""
 
     def __init__(
         self, env: simpy.Environment, log: EventLog, fleet: FleetAssignment, seed: int, limits: Limits, *, goes_on: bool

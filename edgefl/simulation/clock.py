@@ -86,11 +86,7 @@ class Clock(simpy.Environment):
             self._until = self._instant + slack(self._instant)
 
     def run_until(self, stop: simpy.Event) -> Any:
-        """Process events until ``stop`` is processed; return its value, or ``None`` if no events are left before that.
-
-        Raises:
-            Exception: what a callback or a process raised.
-        """
+        """Process events until ``stop`` is, and return its value; ``None`` if none are left before that."""
         assert stop.callbacks is not None
         stop.callbacks.append(StopSimulation.callback)
         try:

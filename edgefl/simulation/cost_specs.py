@@ -114,10 +114,7 @@ FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 
 
 
 class RoundOverhead(Options):
-    """What a participation takes in addition to its transfers and its training, before it trains and before it sends.
-
-    The client is idle in this time, and its radio sleeps.
-    """
+    """What a participation takes besides transfers and training; the client is idle, and its radio sleeps."""
 
     start: ShortSeconds = Field(0.0, description="to start a process and to load its data, on a core of speed 1")
     first: ShortSeconds = Field(0.0, description="the same, once for a client, such as the start of CUDA")

@@ -65,11 +65,12 @@ class Decisions:
             return self._waits([])
         self.last_pick = Pick(self._world.env.now, available)
         self._world.seen[available] = True
+        now, attendance = self._world.env.now, self._world.presence.attendance
         facts = setup.facts._replace(
             foreseen=partial(self._of_round, round),
             data_sizes=setup.samples.copy(),
-            now=self._world.env.now,
-            availability=self._share,
+            now=now,
+            availability=lambda clients, begin, end: attendance.share(clients, now + begin, now + end),
             charge=partial(self._charge, round),
         )
         if self._may_ask and setup.selector.asks():
@@ -83,10 +84,6 @@ class Decisions:
         elif cohort:
             self.chose(round, cohort)
         return self._waits(cohort)
-
-    def _share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
-        now = self._world.env.now
-        return self._world.presence.attendance.share(clients, now + begin, now + end)
 
     def _waits(self, cohort: list[int]) -> list[int]:
         if cohort:
@@ -108,10 +105,7 @@ class Decisions:
         )
 
     def _least_seconds(self, round: int, client: int) -> float:
-        """Predicted seconds of a participation that receives one block and, if its work may be shortened, has none.
-
-        0 over a link that is down now.
-        """
+        """Predicted seconds of a participation with one block, without work if that may shrink; 0 over a dead link."""
         alpha = None if self._world.setup.scheduler is None else 1
         seconds = sum(self._foreseen(client, round, alpha, work=not self._shortens))
         return seconds if math.isfinite(seconds) else 0.0
@@ -157,10 +151,7 @@ class Decisions:
             return np.array(checked_cohort(candidates, self.everyone, setup.clients), np.int64)
 
     def next_arrival(self) -> float:
-        """Seconds until an absent client that may be picked becomes available; infinite if none does.
-
-        Also infinite once all traces have repeated while none of those who came could be picked.
-        """
+        """Seconds until an absent client that may be picked is available; infinite if none, or in vain for a period."""
         presence, among = self._world.presence, self._candidates
         if math.isfinite(presence.next_recovery(among)):
             self.waits_since = None
@@ -258,10 +249,7 @@ class Decisions:
         return time, plans
 
     def _trained_blocks(self, client: int, steps: int | None, share: float, left: float, *, received: int) -> int:
-        """The number of last blocks to train: by the client's share of the model, or by the seconds after its download.
-
-        The fewest are those that have parameters.
-        """
+        """The number of last blocks to train, by share or by the time left; the fewest have parameters."""
         world, setup = self._world, self._world.setup
         blocks = setup.sizes.blocks
         fewest = next(count for count in range(1, blocks + 1) if setup.sizes.last(count).model_bytes)

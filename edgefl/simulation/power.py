@@ -105,10 +105,7 @@ class Power:
         self._arm(client)
 
     def active_seconds(self, client: int, flow: Flow) -> float:
-        """The seconds for which the client's radio is active for a flow so far.
-
-        Of those between peers, one radio carries several at a time: each counts its part of the common seconds.
-        """
+        """Seconds of the client's radio for a flow so far; between peers, its part of the seconds that flows share."""
         if flow.tag.receiver < 0:
             return self._env.now - flow.started
         return self._share(client, flow) - self._joined[client, flow.id]

@@ -14,10 +14,7 @@ from edgefl.training.faults import blaming
 
 
 class Prefetch:
-    """Parts that a client receives before the round that needs them.
-
-    ``over`` triggers when its participation has begun, or when it was dropped.
-    """
+    """Parts received before the round that needs them; ``over`` triggers when it has begun, or they were dropped."""
 
     def __init__(
         self,
@@ -71,10 +68,7 @@ class Prefetch:
 
 
 class CellPrefetch:
-    """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
-
-    A part that several clients need is sent once. ``present`` are the clients of the present round.
-    """
+    """Parts, each once, that a cell downloads before a round and forwards; ``present``: the clients of this round."""
 
     def __init__(
         self, world: World, node: Node, early: Mapping[int, tuple[Part, ...]], round: int, present: Collection[int]
@@ -109,10 +103,7 @@ class CellPrefetch:
 
 
 class Broadcast(Prefetch):
-    """The transfer of a round's model, or of what changed, to one client that does not take part in the round.
-
-    Its bytes belong to the client's next job. The client is awake during the transfer.
-    """
+    """The transfer of a round's model, or its change, to a client outside the round, for the client's next job."""
 
     def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int) -> None:
         outlook = None if world.setup.bandwidth is None else Outlook()

@@ -99,10 +99,7 @@ def spans_of(failures: Iterable[object], kind: type[Crash | Outage]) -> dict[Any
 
 
 class Presence:
-    """Tracks the devices' availability, batteries, accidents and crashes.
-
-    A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
-    """
+    """Tracks availability, batteries, accidents and crashes, with a timer only for participants that will leave."""
 
     def __init__(self, env: Clock, fleet: FleetAssignment, seed: int, power: Power) -> None:
         self._env, self._power = env, power
@@ -132,10 +129,7 @@ class Presence:
         return min(first, *returns, math.inf) - now
 
     def enters(self, client: int, quit: Callable[[str], None]) -> str | None:
-        """Begin the client's participation; return the reason if something since its selection prevents this.
-
-        ``quit`` is called with the reason when the device must leave; the participation may have ended then.
-        """
+        """Begin a participation, which ``quit`` ends with a reason; return the reason if it cannot begin."""
         now = self._env.now
         if self.is_down(client):
             return "crash"

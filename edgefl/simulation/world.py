@@ -65,10 +65,7 @@ class ClientRecord:
         self.has_base, self._sent = True, [round] * self.blocks
 
     def trained(self, round: int, alpha: int) -> tuple[int, int]:
-        """It has computed a job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent.
-
-        Returns the number of the job's front blocks, and the sum of their ages in rounds.
-        """
+        """It has computed a job from the model of ``round`` (from 0); its front blocks, and the sum of their ages."""
         front = self.blocks - alpha
         kept = (self._sent or [0] * self.blocks)[:front]
         self._sent = kept + [round] * alpha
@@ -209,10 +206,7 @@ class World:
     def outlook(
         self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf, ahead: Ahead | None = None
     ) -> Outlook | None:
-        """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
-
-        Without what is ``ahead`` of it, it trains. A link that is down now is left out of the prediction.
-        """
+        """What an allocation is told of a transfer; None: equal shares. If nothing is ``ahead``, the client trains."""
         if self.setup.bandwidth is None:
             return None
         if up:
@@ -290,10 +284,7 @@ class World:
         self._drew(client, joules)
 
     def waited(self, round: int, client: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
-        """The client was awake without computing for the last ``seconds``, and drew its idle watts.
-
-        With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
-        """
+        """The client was awake without computing; ``prefetching``: outside a round, where no timer watches."""
         joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
         if prefetching:
             joules = self._power.given(client, joules)

@@ -17,10 +17,7 @@ from edgefl.validation import shown
 
 
 class Natural(Partition):
-    """Client k has the samples of owner k; samples of further owners are not used.
-
-    Only for data sets with an owner for each sample: ``shakespeare``, or data of your own with clients.
-    """
+    """Client k has the samples of owner k, in data sets that have owners; those of further owners are not used."""
 
     by_owner = True
 

@@ -113,10 +113,7 @@ def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: 
 
 
 def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
-    """FedDyn's partition: repeatedly, a random client that is not full draws a class by its shares.
-
-    If the class has no images left, the client draws again; so the shares apply to the remaining classes.
-    """
+    """FedDyn's partition: a random client that is not full draws a class that has images left, by its shares."""
     classes = len(class_sizes)
     size = require_a_sample_for_each(class_sizes, clients)
     shares = class_shares(classes, clients, alpha, rng)

@@ -102,7 +102,8 @@ class Flwr(Partition):
             message = f"partition flwr: expected partition_by: label or client, found {self.args['partition_by']}"
             raise UserError(message)
         given = {name: value for name, value in ours.items() if name in accepted}
-        given |= {name: _as_array(value) for name, value in self.args.items()}
+        for name, value in self.args.items():  # a list of lists is a table of numbers for the library
+            given[name] = np.array(value) if isinstance(value, list) and value and isinstance(value[0], list) else value
         with self._called():
             return part(**given)
 
@@ -115,11 +116,6 @@ class Flwr(Partition):
                 yield
         except Exception as error:
             raise UserError(f"partition flwr: {self.partitioner}: {in_words(error)}") from error
-
-
-def _as_array(value: JsonValue) -> Any:
-    """Lists of lists as an array, which is what the library takes for a table of numbers."""
-    return np.array(value) if isinstance(value, list) and value and isinstance(value[0], list) else value
 
 
 def _partitioners() -> dict[str, type]:

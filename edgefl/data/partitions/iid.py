@@ -18,10 +18,7 @@ from edgefl.errors import UserError
 
 
 class Iid(Partition):
-    """Every client gets the same number of images, drawn at random independent of their class.
-
-    The remaining images are not used.
-    """
+    """Every client gets the same number of random images, whatever their class; the rest is not used."""
 
     kind: Literal["iid"] = Field(default="iid", description="equal shards drawn at random")
 
@@ -31,10 +28,7 @@ class Iid(Partition):
 
 
 class Quantity(Partition):
-    """Sizes in proportion to draws from a log-normal distribution, as in large fleets (FedScale); classes are random.
-
-    All images are used.
-    """
+    """Sizes in proportion to log-normal draws, as in large fleets (FedScale); all images, whatever their class."""
 
     kind: Literal["quantity"] = Field(default="quantity", description="log-normal sizes, classes at random")
     sigma: float = Field(1.0, ge=0, le=10, description="standard deviation of the logarithm of a size; 0: equal sizes")
@@ -53,10 +47,7 @@ class Quantity(Partition):
 
 
 class Sizes(Partition):
-    """Given sizes, such as those of a published deployment; the samples are drawn at random, and others are not used.
-
-    With ``owners``, client k draws them from the samples of owner k.
-    """
+    """Given sizes, as of a deployment, drawn at random; with ``owners``, client k draws from those of owner k."""
 
     kind: Literal["sizes"] = Field(default="sizes", description="given sizes, drawn at random")
     images: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1, description="samples of each client")

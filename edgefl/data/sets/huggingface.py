@@ -14,11 +14,7 @@ from edgefl.input_file import InputFolder, find_input
 
 @DATA_SETS.register("huggingface")
 class HuggingFace(SplitData, Encoded, OwnArrays):
-    """A folder that ``save_to_disk`` of the library ``datasets`` wrote (extra ``datasets``).
-
-    Inputs are a column of images, of numbers, or of lists of numbers with one length. Nothing is downloaded or
-    executed.
-    """
+    """A folder that ``save_to_disk`` of ``datasets`` wrote, with a column of images or numbers, also in lists."""
 
     name: Literal["huggingface"] = Field("huggingface", description="a folder that save_to_disk of datasets wrote")
     path: InputFolder = Field(description="the folder")

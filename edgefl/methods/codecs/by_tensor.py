@@ -26,10 +26,7 @@ def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
 
 
 def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.random.Generator) -> Tensor:
-    """Flat parameters ``[parameter_count]`` as received: encoded and decoded; a new vector if changed.
-
-    Random choices are drawn from ``numbers`` in the order of the tensors.
-    """
+    """Flat parameters ``[parameter_count]`` as received, a new vector if changed; ``numbers`` gives the draws."""
     if codec.exact:
         return parameters
     arrived = parameters.clone()

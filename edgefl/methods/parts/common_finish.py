@@ -48,10 +48,7 @@ class Passes(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """The predicted participation of one client with the whole model, on an undisturbed device.
-
-    After ``cool_for`` seconds of training, heat makes its steps take ``hot`` times as long.
-    """
+    """One client's predicted participation; after ``cool_for`` seconds, steps take ``hot`` times as long."""
 
     transfer: float  # seconds in which it does not train, t_com: of its downlink, its uplink and the framework
     passes: Passes  # seconds of its local steps while it is cool

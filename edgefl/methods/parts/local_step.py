@@ -77,10 +77,7 @@ class LocalRule(Component):
 
     @abstractmethod
     def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
-        """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
-
-        ``gradient`` was computed at :meth:`point`; ``lr`` is η_t of the round.
-        """
+        """The next parameters, given the gradient at :meth:`point`, which it may overwrite, and η_t; or in place."""
 
 
 Phase = Literal["forward", "backward", "update"]
@@ -261,10 +258,7 @@ def direction(parameters: Tensor, gradient: Tensor, options: StepOptions) -> Ten
 
 
 class Sgd(LocalRule):
-    """θ ← θ - η_t d with d the clipped gradient plus weight decay, with (Nesterov) momentum if set.
-
-    The momentum starts at zero every round: clients keep no optimizer state between rounds.
-    """
+    """θ ← θ - η_t d, d the clipped gradient plus weight decay, with (Nesterov) momentum from zero in each round."""
 
     lr_on_device = True
 

@@ -189,10 +189,7 @@ class ServerUpdate(Component):
         return None
 
     def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
-        """Check the number of updates of an aggregation without late clients, which the field ``set_by`` sets.
-
-        ``attackers`` is the usual number of attackers' updates among them.
-        """
+        """Check the number of updates of an aggregation, set by ``set_by``, of which so many are of attackers."""
 
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""

@@ -46,10 +46,7 @@ class TorchvisionModel(OrdinaryModel):
 
 @MODELS.register("timm")
 class TimmModel(OrdinaryModel):
-    """An image model of timm by its name, without pretrained weights; needs the extra ``timm``.
-
-    A model that takes images of one size is built for the size of the data's images.
-    """
+    """An untrained image model of timm by its name, for the size of the images; needs the extra ``timm``."""
 
     packages: ClassVar[tuple[str, ...]] = ("timm",)
 

@@ -61,10 +61,7 @@ class TraceCapacity(CapacitySpec):
 
 
 class _Replayed(Capacities):
-    """The traces of a direction, and the client that follows each, shifted to where the client starts.
-
-    If both directions name the same file or folder, a client starts both of its traces at the same second.
-    """
+    """A direction's traces, each client's, and where it starts: at one second in both, if they have one file."""
 
     def __init__(self, spec: TraceCapacity, direction: LinkDirection, *, with_pair: bool = True) -> None:
         self._spec, self._link = spec, direction

@@ -173,7 +173,9 @@ class Asynchronous:
                     return
                 continue
             self._change = world.env.event()
-            yield self._wake()
+            seconds = self._decisions.next_arrival()
+            full = len(self._under_way) >= self._spec.under_way(setup.cohort)
+            yield self._change if full or math.isinf(seconds) else self._change | world.env.timeout(seconds)
             yield world.env.alarm(0.0)
             if self._wasted >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
                 reason = f"the last {self._wasted} clients returned no update"
@@ -188,12 +190,6 @@ class Asynchronous:
                     world.accounts.stop("rounds")
                     return
                 world.round_begins(self.book.rounds_done, sorted(self._under_way))
-
-    def _wake(self) -> simpy.Event:
-        """An event that triggers when a client has left, or when one becomes available while too few are active."""
-        seconds = self._decisions.next_arrival()
-        full = len(self._under_way) >= self._spec.under_way(self.world.setup.cohort)
-        return self._change if full or math.isinf(seconds) else self._change | self.world.env.timeout(seconds)
 
     def break_off(self) -> None:
         for participant in list(self._under_way.values()):

@@ -81,7 +81,9 @@ class Drawn(Options):
             try:
                 graph = makers[self.kind](integer_seed(seed, "neighbours", draw) % 2**32)
             except nx.NetworkXError:
-                even = ", and an even number, because that of the clients is odd" * (peers % 2 and self.k < peers)
+                even = ", and an even number, because that of the clients is odd" * (
+                    peers % 2 and (self.k or 0) < peers
+                )
                 raise UserError(
                     f"expected fewer than {peers} neighbours{even}, found {self.k}", field="neighbours.k"
                 ) from None
@@ -174,10 +176,7 @@ def weights_of(graph: nx.DiGraph[int], mixing: Mixes) -> Matrix:
 
 
 def without(weights: Matrix, missing: Iterable[tuple[int, int]], mixing: Mixes) -> Matrix:
-    """The weights if some messages (sender, receiver) did not arrive: the receiver keeps theirs for its own model.
-
-    With push_sum the sender keeps them, so that no share is lost.
-    """
+    """The weights if messages are missing: receivers, or with push_sum senders, keep theirs for their own model."""
     kept = weights.copy()
     for sender, receiver in missing:
         keeper = sender if mixing == "push_sum" else receiver
