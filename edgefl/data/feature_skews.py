@@ -32,10 +32,7 @@ class FeatureSkew(Component):
 
     @abstractmethod
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The transformed inputs ``[n, …]`` with the same type and shape: bytes of images, or float32 numbers.
-
-        They are in main memory. ``parameters`` are those of each sample's client, float64 ``[n, parameters]``.
-        """
+        """The transformed inputs ``[n, …]``, of one type and shape, given each client's float64 ``[n, parameters]``."""
 
 
 class Noise(FeatureSkew):

@@ -69,10 +69,7 @@ class Links:
                 self._controls[link.source].change(self._shapers[link.ends].valves(open=False))
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
-        """Change capacities of links now, by their ends: bit/s of the scenario; 0 is an outage, infinite unshaped.
-
-        In an outage packets in queues stay, and so do the connections. Links that no route crosses are ignored.
-        """
+        """Change capacities of links by their ends, in the scenario's bit/s: 0 is an outage, infinite unshaped."""
         new: dict[str, list[Rate]] = {}
         opened: list[Pair] = []
         for ends, capacity in changes.items():

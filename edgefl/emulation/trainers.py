@@ -145,11 +145,7 @@ class _Running(NamedTuple):
 
 
 class Trainers:
-    """Trains jobs in processes under quotas.
-
-    A process is no device: it trains for one client after another, under the quota of the client's device. ``groups``
-    are those of the processes, by name; ``quotas`` those of the clients.
-    """
+    """Trains jobs in processes of ``groups``, each for one client after another, under the client's quota."""
 
     def __init__(self, groups: Mapping[str, CpuQuota], quotas: Sequence[float], nodes: Nodes) -> None:
         self._groups, self._quotas, self._nodes = groups, quotas, nodes

@@ -36,11 +36,7 @@ from edgefl.yaml_file import dump_yaml, read_yaml
 
 
 class Choices(Options):
-    """The options of a command in addition to the scenario; a resumed run has the same.
-
-    See :func:`edgefl.experiment.run`. ``methods`` are labels, in order. ``emulated`` says whether real links carry the
-    transfers.
-    """
+    """The options of a command in addition to the scenario, as of :func:`edgefl.experiment.run`; kept on resumption."""
 
     methods: Annotated[tuple[str, ...], Field(min_length=1)]
     device: Literal["auto", "cpu", "cuda"]

@@ -1,7 +1,4 @@
-"""The training of a run as recorded in its log: every job, and every number that training returned to the world.
-
-A learner that returns these numbers lets the simulation run again without training.
-"""
+"""The jobs and numbers of training in a run's log, with which a simulation can run again without training."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -73,11 +73,7 @@ def step_costs(
     *,
     trains: bool = False,
 ) -> dict[str, StepCosts]:
-    """Return the step costs of methods by label; they share measurements.
-
-    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again. If the run ``trains``,
-    the model has the blocks that were compared with the module on numbers.
-    """
+    """Methods' step costs by label; ``known``: not measured again; ``trains``: with blocks compared on numbers."""
     model, known = CostModel(skeleton(scenario, numbers=trains)), known or {}
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
     return {label: StepCosts(model, recipe, scenario.cost, known.get(label, ())) for label, recipe in recipes.items()}

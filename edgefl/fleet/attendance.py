@@ -134,10 +134,7 @@ class Slowdown:
         self._drawn = lru_cache(8)(self._draw)  # a run uses few rounds at a time; older ones are drawn again if needed
 
     def of(self, round: int, again: int = 0) -> NDArray[np.float64]:
-        """Every client's factor in a round (from 0) or, without common rounds, model version; shape ``[clients]``.
-
-        ``again`` is how many times a client began to compute in this round before.
-        """
+        """Clients' factors in a round or model version (from 0), ``[clients]``, when it is computed ``again``."""
         return self._drawn(round, again) if again else self._drawn(round)
 
     def _draw(self, *place: int) -> NDArray[np.float64]:

@@ -177,10 +177,7 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
 
 
 def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> Vector:
-    """Logarithms ``[3, kinds]`` of each kind's highest FLOP/s and bytes/s relative to the general ones; 0 for launches.
-
-    The search starts there, so that a kind limited by arithmetic does not start as one limited by bytes.
-    """
+    """Logarithms ``[3, kinds]`` of kinds' highest rates over the general ones, where the search starts."""
     best = np.zeros((2, len(names)))
     for operators, seconds in runs:
         totals = np.zeros_like(best)

@@ -15,11 +15,7 @@ Kind = Literal["buffer", "statistics", "counter"]
 
 
 class Place(NamedTuple):
-    """The place of a tensor in a layer.
-
-    ``at`` are the block and the name of its tensor in the weights, ``None`` for a constant. ``kind`` is ``None`` for
-    what is passed unchanged: a parameter, a constant, or a buffer of a layer that reads the mode.
-    """
+    """A tensor's place in a layer, and in the weights (``at``), or a constant; ``kind`` is None if it is passed on."""
 
     layer: nn.Module
     held: dict[str, Any]

@@ -25,10 +25,7 @@ from edgefl.models.mode import using
 
 
 class Piece(NamedTuple):
-    """Consecutive numbers of a dimension: ``repeat`` for each of the ``channels``, one channel after the other.
-
-    ``group`` is the group of the channels; ``None``: they are always kept.
-    """
+    """Numbers of a dimension: ``repeat`` for each of the ``channels`` of a ``group``; ``None``: all are kept."""
 
     group: int | None
     channels: int
@@ -150,10 +147,7 @@ _REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"
 
 @lru_cache(maxsize=1)  # every share of a model needs them
 def traced_axes(model: BlockModel) -> list[Axes]:
-    """The dimensions of each tensor of a model's layout, in its order, in groups of channels.
-
-    The inputs of the first layers and the outputs of the model are always whole.
-    """
+    """The groups of channels in each dimension of a layout's tensors; inputs and outputs are always whole."""
     weights, tracing = model.zero_weights(), Tracing(model)
     for block in weights:
         for tensor in block.values():

@@ -97,10 +97,7 @@ def drawn_inputs(
 
 
 def close(found: Tensor, expected: Tensor, rounded: Tensor | None = None) -> bool:
-    """True if all numbers are equal within 0.1 % of the largest one.
-
-    ``rounded`` is the result from inputs that differ by rounding: thirty times its largest difference is allowed too.
-    """
+    """True if numbers agree within 0.1 % of the largest, or thirty times the effect of rounding (``rounded``)."""
     if found.shape != expected.shape or not torch.equal(found.isfinite(), expected.isfinite()):
         return False
     found, expected = (each.detach().double().nan_to_num() for each in (found, expected))

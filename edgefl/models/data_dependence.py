@@ -81,10 +81,7 @@ def argument_of(
 
 
 class DataDependentError(EdgeflError):
-    """The operators of a local step depend on the data, so they cannot be counted without data.
-
-    ``whose`` is the part that makes the call; ``reason`` is the message without the method.
-    """
+    """Operators of the part ``whose`` depend on data, so they cannot be counted without; ``reason``: the message."""
 
     def __init__(self, dependence: DataDependence, method: str = "", whose: str = "its loss or local rule") -> None:
         self.dependence = dependence

@@ -113,10 +113,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def grouped(blocks: Iterable[nn.Module], module: nn.Module | None = None) -> Iterator[tuple[int, str, Tensor, bool]]:
-    """Each tensor of a model's vector once: the first block that has it, its name, and True for a parameter.
-
-    What only ``module``, whose blocks these are, has (layers that it does not call) is in the last block.
-    """
+    """Each tensor of a vector once: its first block (the last one for what only ``module`` has), name, parameter."""
     seen, index = set[int](), 0
     parts = [*enumerate(blocks)]
     for index, part in [*parts, *([] if module is None else [(len(parts) - 1, module)])]:
@@ -261,11 +258,7 @@ class Layout:
 
 
 def digest_of_model(vector: Tensor) -> str:
-    """32 hexadecimal digits of the SHA-256 of a model's bytes ``[size]``; the same on every device.
-
-    A log identifies created, trained and evaluated models by it. Processors have instructions for SHA-256, so three
-    digests take 0.4 % of a round of the main scenario.
-    """
+    """32 hexadecimal digits of the SHA-256 of a model's bytes ``[size]``, which identify it on every device."""
     numbers = vector.detach().cpu().contiguous().view(torch.uint8).numpy()
     return hashlib.sha256(numbers.data).hexdigest()[:32]
 

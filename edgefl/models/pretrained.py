@@ -36,11 +36,7 @@ First = dict[str, dict[str, Tensor]]
 
 
 def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] | None = None) -> First:
-    """Read first values from a file, and copy those of frozen parameters and constants into the model.
-
-    The file has either the names of a run's ``final.safetensors`` or those of ``state``, the state dict of the ordinary
-    module without adapters.
-    """
+    """Read first values, by the names of ``final.safetensors`` or of ``state``, and copy those of constants."""
     chosen = Weights(file=weights) if isinstance(weights, str) else weights
     with locating(field="weights"):
         first = _read(chosen.file, chosen.skip, model, state)

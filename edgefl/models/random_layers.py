@@ -295,10 +295,7 @@ class ViewsAsReshapes(TorchFunctionMode):
 
 
 class UsedMasks(TorchFunctionMode):
-    """Lets models of transformers use each mask; one that is all true is skipped, so operators would depend on numbers.
-
-    Where PyTorch's fused attention needs none but the causal one, it is skipped if no text is ``padded``.
-    """
+    """Lets models of transformers use each mask, also one that is all true, unless no text is ``padded``."""
 
     def __init__(self, *, padded: bool = True) -> None:
         super().__init__()

@@ -154,11 +154,7 @@ def _local_names(spec: ModelSpec, model: BlockModel) -> set[str]:
 
 
 def checked_model(answer: object) -> BlockModel:
-    """Check what :meth:`ModelSpec.build` or an objective's ``adapt`` returned.
-
-    Raises:
-        WrongAnswer: it is not a model, has no parameters, or a tensor is of another type than float32 or has no data.
-    """
+    """Check what ``build`` or an objective's ``adapt`` returned; WrongAnswer if it is no float32 model with data."""
     if not isinstance(answer, BlockModel):
         raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
     if not answer.layout.parameter_count:

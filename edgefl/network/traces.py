@@ -256,10 +256,7 @@ _WHOLE = re.compile(r"[0-9]{1,15}")
 def read_traces(
     file: str | Path, form: str | TraceColumns, *, every: float = 1.0, scale: float = 1.0
 ) -> dict[str, StepTrace]:
-    """The traces in a file, with every rate multiplied by ``scale``, by the name of their group ('' for only one).
-
-    ``form`` is the name of the file's format, or its columns; ``every`` is that of :func:`read_mahimahi`.
-    """
+    """A file's traces by group (or ''), in a format or columns, with rates times ``scale``; ``every``: of mahimahi."""
     try:
         stamp = (found := os.stat(file)).st_mtime_ns, found.st_size
     except OSError:

@@ -104,10 +104,7 @@ class ClientResult(_Part):
 
 
 class BatteryUse(_Part):
-    """The batteries of one kind of device: of so many clients, those that ran empty, and the least part left.
-
-    ``client`` is the one that ran empty first, after ``seconds``; if none did, the one with the least part left.
-    """
+    """Batteries of a kind of device: those that ran empty, ``client`` first, and the least part left."""
 
     clients: int
     empty: int

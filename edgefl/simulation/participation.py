@@ -205,11 +205,7 @@ class Participation:
         self._on_left(self)
 
     def quit(self, reason: str) -> None:
-        """The device drops out of the round: its activity is aborted, and the other clients continue.
-
-        After an accident it restarts, as many times as the protocol allows. No effect if its participation has ended,
-        nor of an accident if its computation has.
-        """
+        """Its activity is aborted, if it is not over; after an accident it restarts as often as the protocol allows."""
         if self.over or (reason == "accident" and self.phase != "compute"):
             return
         if reason == "accident" and self._retries:

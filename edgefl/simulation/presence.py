@@ -175,11 +175,7 @@ class Presence:
 def schedule_failures(
     env: Clock, failures: Sequence[Crash | Outage], network: Network, presence: Presence, log: EventLog
 ) -> None:
-    """Let the failures of a scenario happen, and log each beginning and end.
-
-    A client that crashes loses what it has in progress: its transfers, its prefetched parts, its computation. What it
-    holds from earlier rounds stays on its storage.
-    """
+    """Let the failures happen, and log them; a client that crashes keeps only what it has from earlier rounds."""
     check_outages(failures, network.topology)
 
     def during(began: float, ended: float, begin: Callable[[], None], end: Callable[[], None]) -> None:

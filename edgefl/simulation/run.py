@@ -26,11 +26,7 @@ from edgefl.training.job import Evaluation
 
 @contextmanager
 def only_new_objects_collected() -> Generator[None]:
-    """Let the cyclic collector examine only objects that are created in this block.
-
-    A world creates thousands of events and flows, and each full collection that they trigger would examine every module
-    and every array that existed before. That costs a fifth of a large round's time, without any benefit.
-    """
+    """Let the cyclic collector examine only objects of this block, which saves a fifth of a large round's time."""
     gc.freeze()
     try:
         yield
@@ -43,10 +39,7 @@ MakeCourse = Callable[[World], tuple[RoundBook, Course]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run: ``spent`` includes the work in progress when it ended.
-
-    ``timeouts``: whether transfers could break; ``untrained``: why recorded training did not suffice, if that ended it.
-    """
+    """The result of a run, with the work in progress at its end; ``untrained``: why a recording did not suffice."""
 
     reason: str
     rounds: int

@@ -141,11 +141,7 @@ def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rn
 
 
 def unbalanced_class_wise(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers | None:
-    """FedAlign's partition, one attempt: each class is divided among the clients by a draw from Dir(alpha).
-
-    A client that already has the mean number of images gets no images of the next class. Returns ``None`` if all shares
-    of a class belong to such clients.
-    """
+    """FedAlign's attempt: Dir(alpha) by class among clients below the mean size; ``None`` if that is impossible."""
     mean = class_sizes.sum() / clients
     counts = np.zeros((clients, len(class_sizes)), dtype=np.int64)
     held = np.zeros(clients, dtype=np.int64)
@@ -164,10 +160,7 @@ def unbalanced_class_wise(class_sizes: Integers, clients: int, alpha: float, rng
 
 
 def unbalanced_client_wise(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
-    """FedADC's partition, one attempt: each client draws class shares from Dir(alpha), normalised by class.
-
-    Counts are rounded down; the remaining images of a class go one by one to the clients with the fewest images.
-    """
+    """FedADC's attempt: shares of each client from Dir(alpha), by class; the smallest clients get what is left."""
     shares = class_shares(len(class_sizes), clients, alpha, rng)
     counts: Integers = np.floor(shares / shares.sum(axis=0) * class_sizes).astype(np.int64)
     for label, images in enumerate(class_sizes):

@@ -120,11 +120,7 @@ class SortAndPartition(ClasswisePartition):
 
 
 def class_assignment(clients: int, classes: int, s: int, rng: Rng) -> Integers:
-    """The assignment of class blocks to clients, ``[clients, classes]`` of 0 and 1 with equal row and column sums.
-
-    Clients draw one after another, in proportion to the remaining blocks. If a class has as many blocks left as there
-    are clients left, all of them must take it; so every client gets ``s`` classes.
-    """
+    """Random class blocks ``[clients, classes]`` of 0 and 1, with equal sums, by what is left of each class."""
     left = np.full(classes, clients * s // classes, dtype=np.int64)
     assigned = np.zeros((clients, classes), dtype=np.int64)
     waits = rng.standard_exponential((clients, classes))

@@ -207,10 +207,7 @@ class ServerUpdate(Component):
 
     @abstractmethod
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        """The next parameters θ_{t+1} and server state, from θ_t ``[parameter_count]`` and the state before.
-
-        ``parameters`` and ``state`` are copies, so the update may write to them, but not to the arrivals.
-        """
+        """The next θ_{t+1} and state, from copies of θ_t ``[parameter_count]`` and the state before."""
 
 
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(

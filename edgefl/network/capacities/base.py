@@ -1,7 +1,4 @@
-"""The interface of the kinds of capacity that a client's link can have, and capacities that change over time.
-
-A changing capacity is a piecewise-constant function of virtual time, evaluated only when it is used.
-"""
+"""The interface of kinds of capacity, and capacities that are piecewise-constant functions of virtual time."""
 
 from __future__ import annotations
 

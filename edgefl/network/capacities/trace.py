@@ -113,11 +113,7 @@ class _Replayed(Capacities):
 
 
 def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = None) -> dict[str, StepTrace]:
-    """The traces that a capacity names, in order, by the names of their files and groups.
-
-    Of a folder with pairs of files, those for the direction are read. A file that is not found as it is named is
-    searched in ``folder``.
-    """
+    """The traces that a capacity names, for this direction of pairs; its file is searched also in ``folder``."""
     path = find_input(spec.file, folder, what="traces")
     files = _files(path, direction) if path.is_dir() else {"": path}
     found: dict[str, StepTrace] = {}
