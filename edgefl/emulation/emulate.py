@@ -159,9 +159,9 @@ def emulate(
     predicted = free_folder_of_prediction(out)
     with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
-        remembering = partial(RememberingEngine, folder / "results")
+        remember = partial(RememberingEngine, folder / "results")
         both = partial(
-            run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remembering
+            run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remember
         )
         say("simulation:")
         both(out=predicted)

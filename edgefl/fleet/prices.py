@@ -278,9 +278,7 @@ def _read(
             if text is not None and not math.isfinite(number):
                 raise UserError(f"expected a number in {table.header[place]}, found {shown(text)}")
             if instant is None and text is not None:
-                raise UserError(
-                    f"expected a time that the clock in {table.header[time]} shows, found {shown(row[time])}"
-                )
+                raise UserError(f"expected a time of the clock in {table.header[time]}, found {shown(row[time])}")
             if instant in rows:
                 raise UserError(f"expected one row for each time, found {shown(row[time])} again")
         if instant is not None:

@@ -235,9 +235,8 @@ class Clients:
                     reply = copied_message(reply)  # the app may keep records of its reply in the node's state
             except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
                 reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", f"{type(error)}:<'{error}'>")
-                warnings.warn(
-                    f"client {client}: the ClientApp raised {located_error(error, self._app.folder)}", stacklevel=2
-                )
+                where = located_error(error, self._app.folder)
+                warnings.warn(f"client {client}: the ClientApp raised {where}", stacklevel=2)
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
         if kind not in self._noted:

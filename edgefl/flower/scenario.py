@@ -28,9 +28,7 @@ from edgefl.validation import first_repeated, validated
 Value = bool | int | float | str
 """A value of an app's run configuration."""
 
-RunConfig = Annotated[
-    dict[str, Value], BeforeValidator(lambda value: flat(value) if isinstance(value, Mapping) else value)
-]
+RunConfig = Annotated[dict[str, Value], BeforeValidator(lambda it: flat(it) if isinstance(it, Mapping) else it)]
 """A run configuration, in which keys with dots stand for tables."""
 
 NonNegative = Annotated[Seconds, Field(ge=0)]

@@ -49,9 +49,8 @@ class SelfConfidence(Objective):
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         teacher = logits.detach() if self.teacher == "local" else taught_by(context.frozen["received"], batch, context)
-        target = self_confident_target(
-            F.softmax(teacher / self.temperature, dim=-1), batch.labels, context.client["label_counts"]
-        )
+        taught = F.softmax(teacher / self.temperature, dim=-1)
+        target = self_confident_target(taught, batch.labels, context.client["label_counts"])
         log_student = F.log_softmax(logits / self.temperature, dim=-1)
         divergence = (torch.xlogy(target, target) - target * log_student).sum(dim=-1).mean()
         total = (1 - self.lam) * cross_entropy + self.lam * self.temperature**2 * divergence

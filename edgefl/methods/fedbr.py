@@ -34,10 +34,8 @@ class FedBR(HybridPaths):
         paths = min(context.alpha, model.depth - 1)
         taps = model.taps(local, batch.inputs)
         with using(track=False):
-            hybrids = [
-                model.apply_blocks(received, taps[model.depth - j - 1], start=model.depth - j)
-                for j in range(1, paths + 1)
-            ]
+            starts = [model.depth - j for j in range(1, paths + 1)]
+            hybrids = [model.apply_blocks(received, taps[start - 1], start=start) for start in starts]
         return self.path_loss(context, taps[-1], hybrids, batch.labels, divisor=max(1, paths))
 
 

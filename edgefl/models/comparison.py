@@ -48,9 +48,8 @@ def difference(model: BlockModel, inputs: Tensor) -> str | None:
         return taps[-1]
 
     assert model.module is not None
-    handles = [
-        each.register_forward_hook(partial(watched, name)) for name, each in model.module.named_modules() if name
-    ]
+    layers = [(name, each) for name, each in model.module.named_modules() if name]
+    handles = [each.register_forward_hook(partial(watched, name)) for name, each in layers]
     try:
         for training in (True, False):
             expected = run(model.apply_blocks, training=training)

@@ -26,11 +26,9 @@ _LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): all other e
 class _Wake(simpy.Event):
     """An event that triggers after a delay and after all other events of its instant."""
 
-    def __init__(
-        self, env: simpy.Environment, callback: Callable[[simpy.Event], None], value: int, delay: float
-    ) -> None:
+    def __init__(self, env: simpy.Environment, call: Callable[[simpy.Event], None], value: int, delay: float) -> None:
         self.env = env
-        self.callbacks = [callback]
+        self.callbacks = [call]
         self._ok = True
         self._value = value
         env.schedule(self, _LAST, delay)

@@ -240,9 +240,8 @@ class Decisions:
         if setup.method.objective.trains_last:
             for client, each, download in zip(cohort, predicted, foreseen.download.tolist(), strict=True):
                 steps, share, received = plans[client].steps, finish.part(each, time), world.bytes_of(client, round)[0]
-                plans[client] = Plan(
-                    steps, self._trained_blocks(client, steps, share, time - download, received=received)
-                )
+                blocks = self._trained_blocks(client, steps, share, time - download, received=received)
+                plans[client] = Plan(steps, blocks)
             facts["blocks"] = {str(client): plan.blocks for client, plan in sorted(plans.items())}
         reads = frozenset({"foreseen"})
         world.decided(round, "local work", reads, seconds=time, drop_late=finish.drop_late, **facts)

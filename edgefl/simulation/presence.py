@@ -69,9 +69,7 @@ _Entry = Annotated[
     Discriminator(kind),
 ]
 
-Failures = Annotated[
-    tuple[_Entry, ...], BeforeValidator(lambda value: [value] if isinstance(value, Mapping) else value)
-]
+Failures = Annotated[tuple[_Entry, ...], BeforeValidator(lambda it: [it] if isinstance(it, Mapping) else it)]
 """A scenario's ``failures``: a list, or one entry."""
 
 

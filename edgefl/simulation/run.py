@@ -162,7 +162,6 @@ def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
         raise
     except Exception as error:
         label, seed = world.setup.label, world.setup.seed
-        error.add_note(
-            f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {world.env.now:g} s of virtual time"
-        )
+        seconds = f"{world.env.now:g} s of virtual time"
+        error.add_note(f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {seconds}")
         raise

@@ -186,9 +186,8 @@ class WorkModel:
         work, samples = self.of(client, blocks), int(self.samples[client])
         a_pass = batch_counts(self.options, samples, self.options.steps_of_an_epoch(samples))
         hot = work.hot_seconds / work.seconds if work.seconds else 1.0
-        return Predicted(
-            transfer, self._in_order(work, tuple(a_pass))[0], work.steps, max(0.0, work.cool_for - heat), hot
-        )
+        passes = self._in_order(work, tuple(a_pass))[0]
+        return Predicted(transfer, passes, work.steps, max(0.0, work.cool_for - heat), hot)
 
     def begun(self, work: Work, steps: float) -> tuple[float, float]:
         """The parts of the seconds and of the FLOPs of this work that are in its first local steps."""

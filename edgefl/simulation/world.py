@@ -81,9 +81,8 @@ class World:
         self.env = Clock() if testbed is None else testbed.clock
         # Trains in the time of real processes; None if the predicted seconds count.
         self.trainer = testbed if testbed is not None and testbed.trains else None
-        self.accounts = Accounts(
-            self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
-        )
+        goes_on = setup.stop == "rounds"
+        self.accounts = Accounts(self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=goes_on)
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.clients: dict[int, ClientRecord] = defaultdict(partial(ClientRecord, setup.sizes.blocks))
@@ -103,9 +102,8 @@ class World:
             self.accounts.totals |= {each.name: 0.0 for each in setup.figures}
             setup.log.watch = self._charge
         digests = setup.learner.digests(0) if setup.trains else None
-        self.wrote(
-            "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
-        )
+        note = "" if digests is None else detail(model=digests.model)
+        self.wrote("run", item=setup.label, value=setup.seed, detail=note)
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
         if (budget := setup.limits.seconds) is not None:
             self.env.alarm(budget.limit, last=True).callbacks.append(lambda _: self.accounts.exhaust(budget))

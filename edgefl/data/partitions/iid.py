@@ -62,9 +62,7 @@ class Sizes(Partition):
         if len(self.images) != clients:
             raise UserError(f"partition sizes expects a number for each of {clients} clients, found {len(self.images)}")
         if sum(self.images) > class_sizes.sum():
-            raise UserError(
-                f"partition sizes asks for {sum(self.images)} samples in total, there are {class_sizes.sum()}"
-            )
+            raise UserError(f"partition sizes asks for {sum(self.images)} samples, there are {class_sizes.sum()}")
         return np.array(self.images, np.int64)
 
     def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:

@@ -106,9 +106,8 @@ class _Replayed(Capacities):
     def _draws(self) -> list[float]:
         """Where each client starts, in parts of its trace; the draws cover the whole fleet."""
         key = "both" if self._pair is not None else self._link.direction
-        draws: list[float] = (
-            generator(self._link.seed, "link-shift", self._link.name, key).random(self._link.clients).tolist()
-        )
+        numbers = generator(self._link.seed, "link-shift", self._link.name, key)
+        draws: list[float] = numbers.random(self._link.clients).tolist()
         return draws
 
 

@@ -172,9 +172,8 @@ class OptimalScheduler(BlockScheduler):
         worth = np.array([self._distance.get(client, 1.0) for client in cohort])
         # A choice that changes nothing has the value 0; the smallest α is taken.
         worth = np.where(forecast.free, worth, 0.0)
-        alphas = best_blocks(
-            worth, forecast.seconds[:, : self._arms], forecast.bytes[:, : self._arms], self._seconds, self._bytes
-        )
+        seconds, bytes = (each[:, : self._arms] for each in (forecast.seconds, forecast.bytes))
+        alphas = best_blocks(worth, seconds, bytes, self._seconds, self._bytes)
         return {client: int(alpha) for client, alpha in zip(cohort, alphas, strict=True)}
 
     def observe(self, feedback: BlockFeedback) -> None:

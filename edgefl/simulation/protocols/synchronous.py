@@ -7,7 +7,7 @@ import simpy
 from pydantic import Field
 
 from edgefl.record.kinds import Lost
-from edgefl.simulation.participation import Participation
+from edgefl.simulation.participation import Life, Participation
 from edgefl.simulation.prefetching import Broadcasting, Prefetch
 from edgefl.simulation.protocols.base import PROTOCOLS, Course, RoundsSpec
 from edgefl.simulation.protocols.round_by_round import RoundByRound
@@ -76,9 +76,7 @@ class Synchronous(RoundByRound):
                 self._prefetches.pop(client).drop()
         self._decisions.chose(round, cohort)
 
-    def _evaluate(
-        self, prefetch: Prefetch, client: int, round: int, images: int
-    ) -> Generator[simpy.Event, object, None]:
+    def _evaluate(self, prefetch: Prefetch, client: int, round: int, images: int) -> Life:
         yield prefetch.delivery | prefetch.over
         if prefetch.usable:
             self.world.clients[client].has_base = True

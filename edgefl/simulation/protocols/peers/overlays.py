@@ -81,9 +81,7 @@ class Drawn(Options):
             try:
                 graph = makers[self.kind](integer_seed(seed, "neighbours", draw) % 2**32)
             except nx.NetworkXError:
-                even = ", and an even number, because that of the clients is odd" * (
-                    peers % 2 and (self.k or 0) < peers
-                )
+                even = ", and an even number, as that of the clients is odd" * (peers % 2 and (self.k or 0) < peers)
                 raise UserError(
                     f"expected fewer than {peers} neighbours{even}, found {self.k}", field="neighbours.k"
                 ) from None
