@@ -1,7 +1,6 @@
 """Runs a scenario twice, simulated and emulated, with the same training.
 
-The rates of real links are divided by a dilation and latencies multiplied by it, so a scenario that this machine cannot
-carry in real time runs more slowly and gives the same times.
+Rates of real links are divided by a dilation and latencies multiplied by it, so that this machine can carry them.
 """
 
 import hashlib

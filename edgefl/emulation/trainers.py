@@ -1,7 +1,6 @@
 """The training processes of an emulation, each under a CPU quota that stands for its client's device.
 
-A client of the scenario has a process only while it trains. The numbers that result are discarded: those of a run come
-from its engine, so that they do not depend on time.
+One exists only while its client trains, and its numbers are discarded: those of a run come from its engine.
 """
 
 import json

@@ -77,14 +77,11 @@ class Sample(Options):
 
 
 def sampled_profiles(profile: DeviceProfile, sample: Sample, draws: np.random.Generator) -> list[DeviceProfile]:
-    """Draw ``sample.devices`` devices similar to ``profile``, which represents the median phone.
+    """Draw ``sample.devices`` devices similar to ``profile``, which represents the median phone, or that of a file.
 
-    Score and RAM are drawn jointly: two normal numbers, correlated so that their ranks have the correlation 0.84 (a
-    Gaussian copula), are converted into quantiles. A device with s times the median's score has s times the profile's
-    FLOP/s, the square root of s times its memory bandwidth (memory varies less than processors; an assumption), and 1/s
-    of its overheads. The part of memory that training may use is the same for all devices.
-
-    A device of a file has the speed of the file's median over its own; here, too, ``profile`` is the median's.
+    Score and RAM are drawn jointly, with ranks of the correlation 0.84 (a Gaussian copula). A device with s times the
+    median's score has s times the profile's FLOP/s, √s times its memory bandwidth (an assumption), and 1/s of its
+    overheads; training may use the same part of its memory. Devices of a file have its speeds.
     """
     if sample.kind == "fedscale":
         known = sample.milliseconds()
@@ -254,10 +251,9 @@ class FleetAssignment:
 def assign(
     groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None, start: str | None = None
 ) -> FleetAssignment:
-    """Distribute the groups over the clients.
+    """Distribute the groups over the clients, by exact counts (largest remainder, earlier groups first among equals).
 
-    Counts are exact (largest remainder, earlier groups first among equals). Clients that no group names are shuffled by
-    a generator that depends only on the seed, so that every method has the same fleet.
+    Clients that no group names are shuffled by the seed alone, so that every method has the same fleet.
     """
     counts = group_counts(groups, clients)
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]

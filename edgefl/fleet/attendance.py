@@ -15,10 +15,9 @@ from edgefl.units import at_most, slack
 
 
 class Attendance:
-    """The availability of each client, for a whole fleet at once.
+    """The availability of each client, for a whole fleet at once; draws are keyed by seed and group.
 
-    Results are cached until they change: a query for the fleet costs one comparison per client, and more only for
-    clients whose state has changed. Queries must be in ascending order of time. The draws are keyed by seed and group.
+    Results are cached until they change, so queries, in ascending order of time, cost one comparison per client.
     """
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:

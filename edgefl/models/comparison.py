@@ -18,8 +18,7 @@ from edgefl.models.random_layers import RandomFunctions, backward_of
 def difference(model: BlockModel, inputs: Tensor) -> str | None:
     """Where the blocks of a module compute something else than the module itself; ``None`` if nowhere.
 
-    Both are called with the same random numbers and perturbed weights, in training and in evaluation; outputs,
-    gradients and buffers are compared. The answer is the name of a submodule.
+    Outputs, gradients and buffers are compared with the same random numbers and perturbed weights, in both modes.
     """
     layout, seen, vector = model.layout, list[list[tuple[str, Tensor]]](), perturbed(model, 0)
 

@@ -1,7 +1,6 @@
-"""Operators whose result, or its size, depends on the numbers in a tensor.
+"""Operators whose result, or its size, depends on the numbers in a tensor, which those of a local step must not.
 
-The operators of a local step must not depend on numbers: they are counted on tensors without data, and traced once and
-replayed. PyTorch tags the operators that do depend on numbers; this module lists the operators that the tags miss.
+PyTorch tags these operators; this module lists those that the tags miss.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -64,8 +64,7 @@ SMALL = 1 << 16
 class WithoutNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context in which new tensors, unless they are small and not random, and what is computed of them are fake.
 
-    An operator that depends on the numbers of such a tensor raises a DataDependentError. ``draws`` has the operators
-    that drew from PyTorch's global generator, with the part that called them.
+    Operators that depend on their numbers raise a DataDependentError; ``draws`` has those of the global generator.
     """
 
     with_data = False

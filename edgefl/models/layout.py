@@ -1,14 +1,8 @@
-"""The places of a model's tensors in one flat vector.
+"""The places of a model's tensors in one flat vector, so that deltas and momenta are plain vector algebra.
 
-A model's parameters, followed by its buffers, are one vector. Deltas, momenta, control variates and aggregates are then
-plain vector algebra, a stack of clients is a matrix, and a block is a slice.
-
-The vector has what is trained and sent: parameters that require a gradient, and the floating-point buffers of the
-state dict. A tensor that several layers share has one place. Everything else is a constant of the skeleton: frozen
-parameters, tables of indices, masks of infinite numbers, counters, buffers that a state dict does not contain.
-
-The weights of 2-D convolutions ``[outputs, inputs, height, width]`` are stored channels-last, inputs innermost, because
-convolutions of channels-last images read them in this order; otherwise every call would convert them first.
+It has the parameters, then the buffers, that are trained or sent: those with a gradient, and floating-point buffers of
+the state dict; shared tensors once. The rest (frozen parameters, tables, counters) is constant. Weights of 2-D
+convolutions ``[outputs, inputs, height, width]`` are stored channels-last, as convolutions read them.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """The mode of layers during one call: training or evaluation, batch statistics, width, depth.
 
-The mode is an input of the call, not a state of the module, so one skeleton serves the local model, its frozen copies
-and sub-networks. It is passed in a context variable, which is separate for each thread.
+It is an input of the call, not a state of the module, so one skeleton serves all copies; a context variable passes it.
 """
 
 from collections.abc import Iterator

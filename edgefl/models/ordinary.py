@@ -310,8 +310,8 @@ def _writing_to_their_input(model: BlockModel, samples: int) -> frozenset[str]:
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operators of a module while it is called.
 
-    ``drawing`` is the layer that draws from PyTorch's global generator, if one does; ``tokens`` the least number of
-    tokens of the embeddings that read the module's input; ``recomputes`` is true if activations are checkpointed.
+    ``drawing``: the layer that draws from PyTorch's global generator; ``tokens``: the least number of tokens of its
+    input's embeddings; ``recomputes``: activations are checkpointed.
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor) -> None:

@@ -1,9 +1,8 @@
 """Functions that are replaced while a model runs: random ones draw from a key, views may copy, masks are used.
 
-A local step has one key, a number that its job determines. While a loss runs, PyTorch's random functions (dropout,
-stochastic depth) are replaced by a hash of the key, the number of the call in the step, and the position of the element
-(SplitMix64; Steele, Lea and Flood 2014). So a job's result depends on nothing else, is the same with every engine, and
-stays so where clients are stacked or a step is traced: the key is a tensor.
+PyTorch's random functions become a hash of the local step's key, the number of the call, and the position of the
+element (SplitMix64; Steele, Lea and Flood 2014). So a job's result depends on nothing else, with every engine, and
+where clients are stacked or a step is traced: the key is a tensor.
 """
 
 import math
@@ -36,8 +35,7 @@ def drawn_from(draws: Mapping[str, Tensor], *, recomputes: bool = False) -> Abst
 class RandomFunctions(TorchFunctionMode):
     """Replaces PyTorch's random functions; ``key`` is one int64 number.
 
-    With ``recomputes``, activations may be computed again in the backward pass, from the same numbers. PyTorch's
-    checkpointing then sets back the state of the global generator, whose seed therefore counts the calls.
+    With ``recomputes``, PyTorch's checkpointing sets back the global generator, whose seed therefore counts the calls.
     """
 
     def __init__(self, key: Tensor, *, recomputes: bool = False) -> None:

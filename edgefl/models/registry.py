@@ -42,10 +42,7 @@ class ModelSpec(Component):
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         """The skeleton for a task that needs so many outputs; by default that of :meth:`build`, with as many classes.
 
-        ``tokens``: True if inputs are integers, ``None`` if this is unknown.
-
-        Raises:
-            UserError: as :meth:`build`, or the model cannot be trained for the task.
+        ``tokens``: True if inputs are integers, ``None`` if unknown. Raises a UserError if the task does not fit.
         """
         return self.build(sample_shape, outputs)
 
@@ -209,11 +206,8 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
 def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
     """Fill the tensors of a block in place, module by module in the order of definition.
 
-    Convolutions and linear layers use PyTorch's defaults; embeddings draw N(0, 1); norms start with scale 1, shift 0,
-    running mean 0 and running variance 1.
-
-    Raises:
-        TypeError: a module with its own tensors is of an unknown kind and has no ``initialise`` method.
+    Convolutions and linear layers use PyTorch's defaults, embeddings N(0, 1), norms 1 and 0; TypeError for other
+    modules without a method ``initialise``.
     """
     with torch.no_grad():
         for path, module in block.named_modules():

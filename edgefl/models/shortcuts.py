@@ -1,7 +1,6 @@
 """The outputs of some operators on tensors without data, created directly.
 
-PyTorch computes these by chains of other operators in Python, which takes up to 60 times as long, and imports its
-compiler (a second) for the first one. Only shapes, types and storages matter here.
+PyTorch computes these in Python, up to 60 times as slowly, and imports its compiler (a second) for the first one.
 """
 
 from collections.abc import Callable, Iterable, Mapping

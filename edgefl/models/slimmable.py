@@ -1,7 +1,6 @@
 """Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug).
 
-A narrower sub-network is not a separate module: a call in a mode of smaller width slices the same weights. The number
-of input channels is always that of the actual input.
+A call in a mode of smaller width slices the same weights; the input has the channels that it has.
 """
 
 from collections.abc import Iterable

@@ -182,8 +182,8 @@ class Alone(NamedTuple):
 class FlowObserver(Protocol):
     """An observer of flows and capacities; its methods are called at the virtual time of each change.
 
-    A link's capacity is reported before the first flow uses it and, while it carries flows, at every change. A change
-    of an idle link may be reported only when a flow next uses the link, because no flow depends on it earlier.
+    A capacity is reported before the first flow uses the link and at every change of a busy link; that of an idle link
+    may be reported only when a flow next uses it.
     """
 
     def flow_started(self, flow: Flow) -> None: ...

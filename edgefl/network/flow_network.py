@@ -1,7 +1,7 @@
 """The network of the simulated world: transfers that share links max-min fairly.
 
-One engine serves all flows. There is no process per flow and no interrupt. One timer (:class:`Agenda`) is set for the
-next change, and all changes of one instant are solved together, after all other events of that instant.
+One timer (:class:`Agenda`) is set for the next change, and all changes of one instant are solved together, after all
+other events of that instant.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ class FlowNetwork:
     def _follow(self, link: int, change: float | None = None) -> None:
         """Set a link's capacity from its process, and schedule the next change.
 
-        A change is evaluated at its own time, not at the clock's time. The clock may be a rounding error earlier: then
-        the process would return its old value and the same time as its next change.
+        A change is evaluated at its own time: at the clock's, a rounding error earlier, the process would not have
+        changed.
         """
         process = self._processes.get(link)
         if process is None:

@@ -51,11 +51,10 @@ class Clock(simpy.Environment):
         return process
 
     def alarm(self, delay: float, *, last: bool = False) -> simpy.Event:
-        """An event ``delay`` seconds from now, after everything else that happens at that instant.
+        """An event ``delay`` seconds from now, after everything else of that instant.
 
-        Rounding does not decide what belongs to the instant: events up to :func:`~edgefl.units.slack` later do, and
-        the alarm rings after the last of them. Alarms of one instant ring in the order in which they were set, those
-        that are ``last`` after all others.
+        Events up to :func:`~edgefl.units.slack` later belong to the instant. Alarms of one instant ring in the order in
+        which they were set, those that are ``last`` after all others.
         """
         bell = self.event()
         bell._ok, bell._value = True, None

@@ -54,8 +54,7 @@ class Decisions:
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
         """``size`` of the available clients, or all if there are fewer; none, and no row, if no client is available.
 
-        ``number`` counts the run's picks from 0. ``available`` are the clients that could take part according to the
-        protocol, ascending; absent devices are removed.
+        ``number`` counts picks from 0; ``available`` are those that the protocol could use, ascending.
         """
         setup = self._world.setup
         self.asked, self._losses = {}, {}

@@ -26,8 +26,7 @@ Life = Generator[simpy.Event, object, None]
 class Participation:
     """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
 
-    Its life is a generator, a process of the world that waits at each ``yield``. What ends the participation closes the
-    generator, so nothing after a wait happens.
+    Its life is a generator, a process of the world that waits at each ``yield``; its end closes the generator.
     """
 
     def __init__(

@@ -158,7 +158,11 @@ class WorkModel:
         return self._forwards[key]
 
     def level_of(self, client: int, blocks: int) -> int:
-        """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""
+        """The capacity level that the client gets, by its device and its samples.
+
+        The largest one of at most the device's declared capacity that fits in memory and meets the method's deadline;
+        else the smallest.
+        """
         return 0 if self.submodels is None else self.of(client, blocks).level
 
     def _chosen(self, group: int, alpha: int, samples: int, steps: int | None) -> Work:

@@ -325,9 +325,8 @@ class World:
     def wrote(self, kind: EventKind, *place: int, **columns: Any) -> None:
         """Log a row now; ``place`` is its round (from 0), its client and the number of the client's job, if it has any.
 
-        A ``dropout`` has the reason as its ``item``: ``unavailable``, ``uncharged``, ``battery``, ``accident``, or
-        ``timeout`` or ``backhaul`` if one of its transfers, or of its cell's, has failed. A device is ``uncharged`` if
-        its battery ran empty after it was picked and before its participation began.
+        A ``dropout`` has a reason: ``unavailable``, ``battery``, ``uncharged`` (empty since it was picked),
+        ``accident``, or a failed transfer of its own (``timeout``) or of its cell (``backhaul``).
         """
         self._log.write(self.env.now, kind, *place, **columns)
 

@@ -136,17 +136,13 @@ class AsynchronousSpec(ProtocolSpec):
 class Asynchronous:
     """FedBuff (Nguyen et al. 2022, Alg. 1), and with a buffer of one FedAsync (Xie et al. 2019, Alg. 1).
 
-    ``concurrency`` clients are active at any time. Whenever one returns, another receives the latest model. As soon as
-    ``buffer`` updates have arrived they become the next model. Each is weighted by its staleness τ, the number of
-    aggregations since the model that it was sent. All other events of an instant are processed before its dispatches,
-    so clients that return together are replaced together, by one pick.
+    ``concurrency`` clients are active: when one returns, another one receives the latest model, and ``buffer`` updates,
+    weighted by their staleness, become the next model, which ends a round. Clients that return at one instant are
+    replaced together, by one pick. The run stalls after :data:`~edgefl.simulation.rounds.STALL_ROUNDS` times
+    ``concurrency`` clients without an update.
 
-    A round is the time between two aggregations; ``training.rounds`` counts them. The run stalls once the number of
-    clients that left in a row without an update reaches :data:`~edgefl.simulation.rounds.STALL_ROUNDS` times
-    ``concurrency``.
-
-    With overlap the next ``ahead`` clients are picked before a place is free for them, and receive the parts that are
-    ready in advance. A client trains from the model that is the latest at its dispatch, whatever was prefetched.
+    With overlap the next ``ahead`` clients are picked before, and receive the parts that are ready; they train from the
+    model that is the latest at their dispatch.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: AsynchronousSpec) -> None:

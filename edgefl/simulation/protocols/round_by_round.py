@@ -21,8 +21,7 @@ from edgefl.simulation.world import World
 class RoundByRound(ABC):
     """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
-    ``seconds`` count from the start of the present round to its deadline; None for none. ``plans`` is the local
-    work that the server chose for each client of the present round, if it did.
+    ``seconds`` is the round's deadline after its start; ``plans`` is the local work that the server chose, if it did.
     """
 
     may_ask: ClassVar[bool] = False

@@ -52,13 +52,11 @@ class Synchronous(RoundByRound):
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
         """Wait until the clients that a selector asked for losses have evaluated the model.
 
-        Only the cost takes time: each client's download, and its forward pass. The losses do not depend on it, so the
-        cohort is already chosen. A client that is in the cohort has the model for its job. A download is logged as a
-        prefetch, because the client may not take part. A client whose memory cannot hold its training is not charged;
-        it is refused if it is picked. A deadline counts from the end of the evaluations.
+        Only the cost takes time: each one's download, logged as a prefetch, and its forward pass; the cohort is already
+        chosen, and keeps the download for its job. Clients without the memory for training are not charged. A deadline
+        counts from the end of the evaluations.
 
-        Not modelled: the four bytes of the answer, the waiting of candidates for each other, and random slowdowns. A
-        client that leaves before it has answered counts as if it had answered.
+        Not modelled: the bytes of the answers, waiting for each other, random slowdowns, and the loss of answers.
         """
         world, asked = self.world, self._decisions.asked
         if not asked:

@@ -96,11 +96,10 @@ class GossipSpec(PeersSpec):
 class Gossip(Peers):
     """Peers on a graph, each in its own round; there is no barrier but that of its neighbours.
 
-    A peer computes, sends its model to the receivers of its round at once, and waits for the models of its senders of
-    the same round. What arrives early is kept. A peer that is away is not waited for, and joins the round after the
-    latest one of its neighbours. A message to a peer that is away, or has ended the message's round, is not sent, or
-    aborted. A peer that leaves while it exchanges averages what it has received; one that leaves while it computes
-    keeps its model.
+    A peer computes, sends its model to the receivers of its round, and waits for the models of its senders of the same
+    round, which may arrive early. A peer that is away is not waited for or sent to, and joins the round after the
+    latest one of its neighbours. One that leaves while it exchanges averages what it has received; one that leaves
+    while it computes keeps its model.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: GossipSpec) -> None:
