@@ -36,12 +36,10 @@ class FeatureSkew(Component):
 
 
 class Noise(FeatureSkew):
-    """Gaussian noise, drawn once for each sample; its standard deviation depends on the client.
+    """Gaussian noise, drawn once for each sample; its standard deviation is σ·i/N for client i of N (from 1).
 
-    It is the noise-based feature imbalance of Li et al., "Federated Learning on Non-IID Data Silos: An
-    Experimental Study" (ICDE 2022), Section IV-B: party i of N has the noise Gau(σ·i/N), i from 1. The level is the
-    standard deviation here, as in the authors' code. Noisy pixels are rounded to bytes and limited to the range of
-    pixels, which theirs are not.
+    Li et al., "Federated Learning on Non-IID Data Silos" (ICDE 2022), Section IV-B, as in their code; here noisy pixels
+    are rounded to bytes and limited to their range.
     """
 
     inputs = ("images", "numbers")

@@ -145,15 +145,11 @@ def emulate(
     compute: Literal["paced", "real"] = "paced",
     listeners: Sequence[Listener] = (),  # follow all runs, the simulated ones first
 ) -> Emulated:
-    """Simulate a scenario's methods, then emulate them.
+    """Simulate a scenario's methods, then emulate them; raises EmulationFailed if a process, a link or a transfer does.
 
-    The simulation comes first: it is the prediction, and the emulation finds the results of its training jobs, so that
-    no training disturbs transfers. Jobs that only the emulation has (because a decision depends on time) are trained
-    when they are needed, and the clock stands still meanwhile. With ``queue: fifo`` the simulation is timed again at
-    the end with other draws of the shares (``sensitivity.parquet``), for the band that a comparison shows.
-
-    Raises:
-        EmulationFailed: a process, a link or a transfer failed.
+    The simulation is the prediction, and has the results of training, so that none disturbs transfers; jobs that only
+    the emulation has are trained while the clock stands still. With ``queue: fifo`` the simulation is timed again with
+    other draws of the shares (``sensitivity.parquet``), for the band of a comparison.
     """
     predicted = free_folder_of_prediction(out)
     with temporary_folder() as folder:

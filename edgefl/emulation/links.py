@@ -32,11 +32,9 @@ _AT_ONCE = 64
 
 
 class Links:
-    """The links of a plan between the namespaces of the nodes' processes.
+    """The links of a plan between the network namespaces of the nodes' processes (``pids``).
 
-    The process that makes them must be root in the user namespace that owns the nodes' network namespaces. Everything
-    is inside these namespaces, so it vanishes with the nodes' processes, however they end. ``pids`` are these
-    processes, each in a network namespace of its own, now or soon.
+    The process that makes them is root in the user namespace that owns these; all vanish with the nodes' processes.
     """
 
     def __init__(self, wiring: Wiring, pids: Mapping[str, int], settings: LinkSettings) -> None:

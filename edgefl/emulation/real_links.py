@@ -1,8 +1,7 @@
 """The processes and links of an emulation, from their start to their removal.
 
-A process inside new namespaces (``python -m edgefl.emulation.links``) makes the links and starts one process for
-each node. The namespaces have no names, so they end with their processes, and these end with their connection to this
-one, however it ends.
+A process inside new namespaces (``edgefl.emulation.links``) makes the links and starts a process for each node. The
+namespaces end with these, and these with their connection to this one, however it ends.
 """
 
 import pickle

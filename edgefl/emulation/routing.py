@@ -1,8 +1,7 @@
 """The routes, delays and windows in the nodes' kernels. Pure.
 
-The latency of a route passes at its sender, before the first link, as in the simulated network, where a transfer uses
-no link until the latency of its path has passed. So a sender's own packets go to a delaying device, and come back
-from there to be routed like those of others.
+As in the simulated network, a route's latency passes before its first link: a sender's own packets go to a delaying
+device, and come back from there to be routed like those of others.
 """
 
 from typing import NamedTuple

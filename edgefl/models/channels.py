@@ -1,10 +1,8 @@
 """Which channels of which tensors belong together, found by running a model once.
 
-The dimensions of tensors are sequences of channels. A group is a set of channels that can only be kept or removed
-together in all tensors: the outputs of a convolution, the scales of the norm after it, the inputs of the next
-convolution. Every operator that PyTorch executes relates the dimensions of its operands. So a model may be written in
-any way; only operators that mix channels in a way that no narrower network has are refused, with the name of their
-layer.
+A group is a set of channels that can only be kept or removed together: the outputs of a convolution, the scales of the
+norm after it, the inputs of the next one. Every operator that PyTorch executes relates the dimensions of its operands,
+so a model may be written in any way; only operators that mix channels are refused, with the name of their layer.
 """
 
 import math

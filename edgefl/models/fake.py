@@ -20,12 +20,10 @@ DEVICE = torch.ops.prim.device.default
 
 
 class Fake(Tensor):
-    """A tensor that PyTorch treats as one on a CPU, and that has no numbers.
+    """A tensor that PyTorch treats as one on a CPU, and that has no numbers, in a context :class:`WithoutNumbers`.
 
-    ``meta`` is the tensor on the device ``meta`` with which its operators compute (:func:`computed`); both have the
-    same storage. Only in a context :class:`WithoutNumbers` can such a tensor be used. PyTorch's own ``FakeTensor`` has
-    the same purpose, but it imports the compiler, which takes as long as all of PyTorch, it takes three times as long
-    for an operator, and it differs where a view is changed in place.
+    Its operators compute with ``meta`` (:func:`computed`), which has the same storage. PyTorch's ``FakeTensor`` imports
+    the compiler, takes three times as long, and differs where a view is changed in place.
     """
 
     meta: Tensor

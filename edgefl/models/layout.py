@@ -197,11 +197,8 @@ class Layout:
     ) -> Weights:
         """Views of flat parameters (and buffers) as named tensors; leading dimensions are kept.
 
-        With ``front``, these are the parameters before block ``first``, which are :class:`Frozen`, and ``parameters``
-        are only those from this block on.
-
-        The views are differentiable: the gradient with respect to the flat parameters is one concatenation, not a sum
-        of slices.
+        ``front`` are the parameters before block ``first``, which are :class:`Frozen`. The gradient with respect to the
+        flat parameters is one concatenation, not a sum of slices.
         """
         blocks: Weights = tuple(Frozen() if index < first else {} for index in range(len(self.block_names)))
         halves = [([entry for entry in self.parameters if entry.block >= first], parameters)]

@@ -71,10 +71,9 @@ class LayerNorm(nn.LayerNorm):
 class BatchNorm(nn.Module):
     """Batch normalisation with momentum 0.1, without the unused counter of batches.
 
-    In training it normalises by the batch and updates its running statistics in place, unless the mode disables
-    tracking (frozen copies). In evaluation it uses the running statistics. At any width below 1 it uses the leading
-    scales and shifts with the batch's statistics, and does not track (FedAlign's code). A batch with a single number
-    per channel has no variance: it is normalised (to the shift), but not tracked.
+    Running statistics are updated in place, unless the mode disables tracking, or at a width below 1, which uses the
+    leading scales and shifts with the batch's statistics (FedAlign's code). A batch with a single number per channel
+    has no variance: it becomes the shift, and is not tracked.
     """
 
     knows_mode: ClassVar[bool] = True

@@ -44,9 +44,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
 class OrdinaryModel(ModelSpec):
     """A model that was not written for edgefl; its initial values are those that its constructor draws.
 
-    It is called with one tensor, a batch, and returns the outputs that the task needs, such as logits
-    ``[batch, classes]`` for classification. Batch norm, dropout and other layers that behave
-    differently in training need nothing: random layers draw from a job's key, and running statistics are averaged.
+    It takes one tensor, a batch, and returns the outputs that the task needs, such as logits ``[batch, classes]``. Its
+    random layers draw from a job's key, and running statistics are averaged.
     """
 
     blocks: tuple[str, ...] | None = Field(

@@ -174,9 +174,8 @@ def checked_model(answer: object) -> BlockModel:
 def initial_vector(model: BlockModel, seed: int) -> Tensor:
     """The first server model of a seed, parameters and buffers ``[layout.size]``, the same for every method.
 
-    The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
-    one generator for the seed. A model whose module draws its values itself (:attr:`BlockModel.fresh`) keeps these.
-    Pretrained values replace what is drawn.
+    PyTorch's defaults (Kaiming with a = √5), unless a layer specifies others, or the module draws its values itself
+    (:attr:`BlockModel.fresh`), from one generator; pretrained values replace what is drawn.
     """
     number = integer_seed(seed, "initial model")
     generator = torch.Generator().manual_seed(number)

@@ -1,8 +1,6 @@
-"""Split an ordinary module into consecutive blocks, at calls of its submodules.
+"""Split an ordinary module into consecutive blocks, at calls of its submodules in a trace (:mod:`torch.fx`).
 
-The module's ``forward`` is traced with :mod:`torch.fx`; calls of submodules are recorded and not looked into. A block
-can begin at such a call if exactly one value reaches it from the calls before: then the block is a function of this
-value, its tap.
+A block can begin at a call if exactly one value, its tap, reaches it from the calls before.
 """
 
 import operator

@@ -101,13 +101,10 @@ class FlowNetwork:
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
-        A transfer of 0 bytes takes only the latency. ``weight`` is the flow's share of a contended link relative to
-        flows of weight 1. Under a transport with ``multicast``, transfers of equal payloads that the node begins at
-        this instant are one multicast: they end together; a payload of None has one receiver. ``outlook`` is what an
-        allocator may know about the round of the flow's client; ``tag`` can be any object.
-
-        Raises:
-            ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
+        ``weight`` is the flow's share of a contended link relative to flows of weight 1. Under a transport with
+        ``multicast``, transfers of equal payloads that the node begins at this instant end together; a payload of None
+        has one receiver. ``outlook`` is for an allocator; ``tag`` can be any object. ValueError for sizes or weights
+        that are none.
         """
         route = self.route(source, target)
         if not 0.0 <= bytes < math.inf:

@@ -30,11 +30,9 @@ class _BusyLink:
 class Sharing:
     """Flows on links. Changes are collected and solved together by :meth:`solve`.
 
-    Only links that carry flows have a state here, so an idle link costs only its place in the arrays. A link with a
-    single flow becomes part of that flow's cap; flows that cross the same shared links form a bundle.
-
-    ``announce`` is called with a link and its capacity before a flow first uses it and when a busy link's changes;
-    ``occupied`` with a link when it begins to carry flows, so that its capacity can be updated.
+    Only links that carry flows have a state. One with a single flow is part of that flow's cap; flows that cross the
+    same shared links form a bundle. ``announce`` is called with a link and its capacity before a flow first uses it and
+    at changes; ``occupied`` when it begins to carry flows, so that its capacity can be updated.
     """
 
     def __init__(

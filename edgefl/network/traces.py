@@ -296,14 +296,9 @@ def _scaled(trace: StepTrace, scale: float) -> StepTrace:
 def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     """A Mahimahi trace: each line is the millisecond at which one packet of 1500 bytes may leave; looped at its end.
 
-    A line ``t`` is spread over the interval that ends at ``t``, so that the bits passed by the end of each interval
-    equal the count of lines so far. The period is the last line, as in Mahimahi; a line 0 counts at the end of a loop.
-
-    The intervals are ``every`` seconds long, a multiple of 1 ms; the last one may be shorter. The millisecond of the
-    trace is exact, at 1000 changes a second; 0.1 s or 1 s is sufficient for transfers of seconds.
-
-    Raises:
-        UserError: a missing file, or one that is not such a trace.
+    A line ``t`` is spread over the interval that ends at ``t``. The period is the last line; a line 0 counts at the end
+    of a loop. Intervals are ``every`` seconds long, a multiple of 1 ms, which is exact; 0.1 s or 1 s is sufficient for
+    transfers of seconds. UserError for other files.
     """
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:

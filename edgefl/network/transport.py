@@ -99,13 +99,11 @@ PERIOD = 0.5
 
 @dataclass(frozen=True)
 class FifoQueue:
-    """Draws the weights of flows that share links with one queue for all of them.
+    """Draws the weights of flows that share links with one queue for all of them; a flow keeps its weight.
 
-    A flow keeps its weight. Its logarithm is drawn from a Laplace distribution: most flows get nearly equal shares, and
-    a few get much less or more. It depends on the seed, the two nodes and the period in which the flow begins, so all
-    methods have the same draws, whatever they send.
-
-    ``spread`` is the standard deviation of the logarithm; ``draw`` numbers independent draws: 0 is that of the run.
+    Its logarithm has a Laplace distribution: a few flows get much less or more than the others. It depends on the seed,
+    the two nodes and the period in which the flow begins, so all methods have the same draws. ``spread`` is its
+    standard deviation; ``draw`` numbers independent draws, 0 is that of the run.
     """
 
     seed: int

@@ -126,15 +126,12 @@ class Broadcast(Prefetch):
 
 
 class Broadcasting:
-    """The broadcasts of a run.
+    """The broadcasts of a run: if a round's payload says so, its downlink for all available clients with memory.
 
-    In a round whose payload says so, all clients that are available at the beginning of the round and have the memory
-    for a job are sent their downlink, at the same time as the cohort. The round does not wait for them. When it closes,
-    the transfers in progress are aborted, because a newer model exists.
-
-    A client's next job that receives only the last blocks continues from the blocks of its newest broadcast, if no
-    other job was computed since; one that receives a mean delta, from the model that its broadcasts have led to. If a
-    job or another broadcast receives all that a new client would, the earlier broadcasts were in vain.
+    The round does not wait for them, and aborts those in progress when it closes. A client's next job that receives
+    only the last blocks continues from its newest broadcast, if no other job was computed since; one that receives a
+    mean delta, from the model that its broadcasts have led to. They were in vain if the client is then sent all that a
+    new one would be.
     """
 
     def __init__(self, world: World) -> None:

@@ -78,9 +78,8 @@ class RoundBook:
     ) -> None:
         """A round ends; its number, from 0, is also the model version that the updates are applied to.
 
-        ``participants`` began in the round. The updates of ``arrived``, ascending by client, are aggregated with the
-        weights of ``mixing``; ``None``: full weight. The last of them arrived at the virtual time ``closed``; ``None``:
-        now.
+        The updates of ``arrived``, ascending by client, among ``participants`` are aggregated with ``mixing`` (None:
+        full weight); the last arrived at ``closed`` (None: now).
         """
         world, setup = self.world, self.world.setup
         self._closed = world.env.now if closed is None else closed

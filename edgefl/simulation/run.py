@@ -68,11 +68,8 @@ def simulate_run(
 ) -> Outcome:
     """Run one method with one seed to its end.
 
-    ``course`` makes what happens in the run, and the book of its rounds; None: the protocol decides. A ``testbed`` has
-    real time and links in place of computed ones. Rounds are compared with those of the ``optimum``.
-
-    Raises:
-        Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
+    ``course`` makes what happens, and the book of rounds (None: the protocol's); a ``testbed`` has real time and links;
+    rounds are compared with the ``optimum``. Errors of the world or a listener are raised with a note of the place.
     """
     world = World(setup, testbed)
     if course is None:

@@ -128,11 +128,9 @@ class _Watch:
 
 
 class Stalls:
-    """Finds the flows of which no byte has moved for some time.
+    """Finds the flows of which no byte has moved for some time: before their latency has passed, or over a dead link.
 
-    No byte moves before a flow's latency has passed, nor while a link of its path has no capacity; with any capacity,
-    sharing gives each flow a rate above 0. A time-out expires after all other events of its instant, so a byte that
-    moves again at that instant prevents it.
+    A time-out expires after all other events of its instant, so a byte that moves again at that instant prevents it.
     """
 
     def __init__(self, env: Clock, seconds: float, expired: Callable[[Flow], None]) -> None:

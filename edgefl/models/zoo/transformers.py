@@ -42,9 +42,8 @@ _OF_TRANSFORMERS = ("attn_implementation",)
 class TransformersModel(OrdinaryModel):
     """A model of transformers by its type, such as gpt2 or bert; needs the extra ``transformers``.
 
-    It is built from its configuration, with random values or those of ``weights``. Nothing is downloaded, and no code
-    of a checkpoint is executed. Attention is computed as two products and a softmax, unless ``args`` choose another
-    implementation.
+    It is built from its configuration; nothing is downloaded, and no code of a checkpoint is executed. Attention is two
+    products and a softmax, unless ``args`` choose another implementation.
     """
 
     packages: ClassVar[tuple[str, ...]] = ("transformers",)
