@@ -196,8 +196,7 @@ class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):
         *,
         kept: Path | None = None,
     ) -> None:
-        self._learner = learner
-        self._journal = journal
+        self._learner, self._journal = learner, journal
         self._last, self._kept, self._ended = last, kept, 0
         self._checkpoints = Checkpoints(folder)
         self._answers: Learner = learner

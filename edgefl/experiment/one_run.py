@@ -49,8 +49,7 @@ class OneRun:
     ) -> None:
         self._testbed = testbed
         self._scenario, self._world = world_for(scenario, world, costs.method)
-        self._method = method
-        self._costs = costs
+        self._method, self._costs = method, costs
         self._paths = directory.make(method.label, world.seed)
         self._followers = listeners
         self._early_end = EarlyEnd()

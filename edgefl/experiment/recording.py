@@ -140,9 +140,7 @@ class RecordedLearner:
     """
 
     def __init__(self, recording: Recording, method: str, missing: Callable[[str], Exception]) -> None:
-        self._recording = recording
-        self._method = method
-        self._missing = missing
+        self._recording, self._method, self._missing = recording, method, missing
 
     def submit(self, job: TrainingJob) -> None:
         """Ignore the job: its results are recorded."""

@@ -15,8 +15,7 @@ class Classifier(nn.Module):
 
     def __init__(self, layer: nn.Module, *, pool: bool) -> None:
         super().__init__()
-        self.layer = layer
-        self.pool = pool
+        self.layer, self.pool = layer, pool
 
     def reading(self, layer: nn.Module) -> Classifier:
         """Another block that computes the same features and passes them to ``layer``."""

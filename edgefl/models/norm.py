@@ -36,8 +36,7 @@ class GroupNorm(nn.Module):
         super().__init__()
         if channels % groups:
             raise ValueError(f"{channels} channels do not divide into {groups} groups")
-        self.groups = groups
-        self.channels = channels
+        self.groups, self.channels = groups, channels
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
 

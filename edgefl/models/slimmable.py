@@ -68,8 +68,7 @@ class Conv2d(nn.Conv2d):
     ) -> None:
         pad = kernel // 2 if padding is None else padding
         super().__init__(inputs, outputs, kernel, stride=stride, padding=pad, groups=groups, bias=bias)
-        self.slim_outputs = slim_outputs
-        self.fan_out = fan_out
+        self.slim_outputs, self.fan_out = slim_outputs, fan_out
 
     def reset_parameters(self) -> None:
         """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""

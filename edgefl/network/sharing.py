@@ -45,14 +45,12 @@ class Sharing:
         occupied: Callable[[int], None],
         allocator: Allocator | None = None,
     ) -> None:
-        self._topology = topology
-        self._transport = transport
+        self._topology, self._transport = topology, transport
         self._wires = len(topology.capacity)
         # Each wireless channel is an additional link, whose capacity is all of its time.
         self._capacity = array("d", topology.capacity) + array("d", [1.0] * topology.airs)
         self._announced = array("d", [math.nan]) * len(self._capacity)
-        self._announce = announce
-        self._occupied = occupied
+        self._announce, self._occupied = announce, occupied
         self._busy: dict[int, _BusyLink] = {}
         self._streams: dict[int, Stream] = {}
         self._bundle_numbers = itertools.count(1)

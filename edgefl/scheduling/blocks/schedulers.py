@@ -87,9 +87,7 @@ class GmbsScheduler(BlockScheduler):
     reads = frozenset({"loss", "distance", "compute_seconds", "transfer_seconds"})
 
     def __init__(self, seed: int, arms: int, *, lam: float, bonus_scale: float) -> None:
-        self._seed = seed
-        self._lam = lam
-        self._bonus_scale = bonus_scale
+        self._seed, self._lam, self._bonus_scale = seed, lam, bonus_scale
         self._remembered: defaultdict[int, NDArray[np.float64]] = defaultdict(lambda: np.zeros(arms))
         self._played: defaultdict[int, NDArray[np.int64]] = defaultdict(lambda: np.zeros(arms, dtype=np.int64))
         self._loss: dict[int, float] = {}
@@ -163,9 +161,7 @@ class OptimalScheduler(BlockScheduler):
     reads = frozenset({"distance", "foreseen"})
 
     def __init__(self, arms: int, *, seconds: float, bytes: float) -> None:
-        self._arms = arms
-        self._seconds = seconds
-        self._bytes = bytes
+        self._arms, self._seconds, self._bytes = arms, seconds, bytes
         self._distance: dict[int, float] = {}
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
