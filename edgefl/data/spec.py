@@ -64,16 +64,12 @@ class DataSpec(Component):
     images: int | None = Field(None, ge=1, description="training samples to use, by the set's class shares; null: all")
     clients: int = Field(default=100, ge=1, description="clients that share the training samples")
     test: Literal["whole", "partitioned"] = Field(
-        default="whole",
-        description="whole: every client is tested on the whole test set; partitioned: on a part with the class "
-        "proportions of its training data (personalisation)",
+        "whole", description="every client is tested on the whole test set, or on a part with its training's classes"
     )
     partition: AnyPartition = Field(default=Iid(), description="partition of the training samples over the clients")
     validation: float = Field(0.1, gt=0, lt=1, description="training samples held out, for the validation split")
     augment: Augmentation = Field(
-        default="none",
-        description="none; crop_flip: 4 pixels of padding, random crop and horizontal flip; rotate_crop_flip: a "
-        "rotation by up to 10 degrees before (FedMLB)",
+        "none", description="4 pixels of padding, random crop and flip; FedMLB's: a rotation by up to 10 degrees before"
     )
     feature_skew: AnyFeatureSkew | None = Field(None, description="a transformation of inputs that differs by client")
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")

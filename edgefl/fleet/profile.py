@@ -121,9 +121,7 @@ class Compute(Options):
         ),
     ] = Field(default_factory=dict, description="Figures for single kinds of operators, if known; null: none.")
     half_rate_pixels: float | Estimate[float] = Field(
-        0.0,
-        description="Pixels of an output image at which a convolution reaches half of its rate; on n pixels it reaches "
-        "n / (n + this) of it.",
+        0.0, description="Output pixels at which a convolution reaches half of its rate: n / (n + this)."
     )
     group_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
         0.0, description="Seconds for each group in the backward pass of a grouped convolution, if the stack loops."
@@ -142,8 +140,7 @@ class Compute(Options):
         None,
         gt=0,
         le=1024,
-        description="Part of one processor of this machine that stands for the device, if it was measured under such a "
-        "quota; `edgefl emulate --compute real` needs it.",
+        description="Of a processor of this machine that stands for the device, for `emulate --compute real`.",
     )
 
     @model_validator(mode="after")
@@ -196,9 +193,7 @@ class Power(Options):
     idle: Watts | Estimate[Watts] = Field(description="Watts of the whole device while it waits.")
     compute: Watts | Estimate[Watts] = Field(description="Watts of the whole device, idle included, while it trains.")
     one_core: Watts | Estimate[Watts] | None = Field(
-        None,
-        description="Watts of the whole device while training waits for data and one core reads; null: idle, and the "
-        "core's part of the difference to compute.",
+        None, description="Of the whole device while one core reads and training waits; null: from idle and compute."
     )
     radio: Radio = Field(description="Power of transfers, in addition to idle or compute.")
 
@@ -267,7 +262,7 @@ class Provenance(Options):
     verified: bool = Field(description="Whether every figure was checked against a measurement or data sheet.")
     derivation: dict[str, str] = Field(default_factory=dict, description="How the figure of a dotted path was derived.")
     evidence: dict[str, Evidence] = Field(
-        default_factory=dict, description="By the path of a figure or a section, what confirms it."
+        default_factory=dict, description="For the path of a figure or section, what confirms it; without: estimated."
     )
 
 

@@ -57,13 +57,11 @@ class AppSpec(Options):
 
     app: str = Field(min_length=1, description="the app's folder, which contains its pyproject.toml")
     run_config: RunConfig = Field(
-        default_factory=dict,
-        description="values in place of those in [tool.flwr.app.config]; keys with dots for tables",
+        default_factory=dict, description="values in place of the app's, with dots for tables"
     )
     seconds: DeclaredSeconds = Field(
         default_factory=DeclaredSeconds,
-        description="declared seconds of a client's work: one quantity, or one for each of train, evaluate and query; "
-        "counted from PyTorch's operators if not given",
+        description="declared for each type of message, or one for all; null: counted from operators",
     )
     metric: str | None = Field(
         None, description="the app's metric that is the run's accuracy; null: the first one with acc in its name"

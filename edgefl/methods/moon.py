@@ -39,9 +39,7 @@ class Moon(Objective):
     temperature: float = Field(default=0.5, gt=0, description="temperature T of the similarities")
     projection: int = Field(default=256, ge=1, description="size of the projection z")
     reads: Literal["features", "maps"] = Field(
-        default="features",
-        description="the head reads the features of the last layer, or the mean of each channel of the last feature "
-        "maps, in place of all layers after them",
+        "features", description="the head reads the last layer's features, or channels' means in the last feature maps"
     )
 
     def adapt(self, model: BlockModel) -> BlockModel:

@@ -54,16 +54,13 @@ class OrdinaryModel(ModelSpec):
         description="submodules at which blocks begin, in order of calls; null: at each child with weights",
     )
     trainable: tuple[str, ...] | None = Field(
-        default=None,
+        None,
         min_length=1,
-        description="names of submodules or parameters that are trained and sent, with * for any text; by default all "
-        "that the module itself does not freeze",
+        description="what is trained and sent, with * for any text; null: what the module does not freeze",
     )
 
     checkpointing: bool = Field(
-        default=False,
-        description="compute activations again in the backward pass instead of keeping them, by the module's own "
-        "switch, as models of transformers and timm have",
+        False, description="compute activations again in the backward pass, by the module's own switch"
     )
     lora: Lora | None = Field(None, description="train low-rank adapters of these layers; needs the extra peft")
 

@@ -103,8 +103,7 @@ class CellsTopology(Options):
     latency: Latency = Field(0.0, description="One-way latency between the server and a client.")
     sharing: Sharing = Field(
         "wired",
-        description="How a cell's clients share its radio channel. wired: not at all; rate_fair: equal rates, each"
-        " using time in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the time (cellular).",
+        description="How a cell's clients share its channel: not, at equal rates (WiFi), or equal time (cellular).",
     )
 
 
@@ -116,9 +115,7 @@ class FileTopology(Options):
     server: str = Field("server", description="The node that is the server.")
     clients: list[str] | None = Field(None, description="The nodes of clients 0, 1, …; null: client/0, client/1, …")
     sharing: Sharing = Field(
-        "wired",
-        description="How edges with the same `air` share this radio channel. wired: not at all; rate_fair: equal rates,"
-        " each using time in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the time (cellular).",
+        "wired", description="How edges with one `air` share it: not, at equal rates (WiFi), or equal time (cellular)."
     )
 
 

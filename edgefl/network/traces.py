@@ -50,9 +50,7 @@ class TraceColumns(Options):
 
     time: Text = Field(description="The column of the times.")
     time_format: TimeFormat = Field(
-        "s",
-        description="s, ms, us, ns, min, h or day: numbers; iso, YYYY.MM.DD_HH.MM.SS or YYYYMMDDHHMMSS (iperf 2): "
-        "dates with times, in UTC if no zone is given.",
+        "s", description="A unit of numbers, or a form of dates with times, in UTC if no zone is given."
     )
     rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(

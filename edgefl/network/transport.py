@@ -36,9 +36,7 @@ class Timeouts(Options, allow_inf_nan=False):
     """
 
     connection: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        None,
-        description="An attempt breaks when no byte has moved for this long: before the first byte, or in an outage of"
-        " a link of its path; null: never.",
+        None, description="An attempt breaks when no byte has moved for this long; null: never."
     )
     transfer: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         None, description="An attempt breaks when it is not complete after this long; null: never."
@@ -48,8 +46,7 @@ class Timeouts(Options, allow_inf_nan=False):
         1.0,
         ge=0,
         le=LONGEST_WAIT,
-        description="The wait before the second attempt; each further one is 1.6 times longer, up to 2 min, drawn from"
-        " 0.8 to 1.2 times its length.",
+        description="The wait before the second attempt; then 1.6 times longer each, up to 2 min, ± 20 %.",
     )
     resume: Literal["none", "ranges"] = Field("none", description="Send all again, or what is missing.")
     chunk: Annotated[Bytes, Field(ge=1)] | None = Field(
@@ -189,9 +186,7 @@ class TcpOptions(Options):
     """How connections begin and grow; for ``kind: tcp`` only."""
 
     handshake: Handshake = Field(
-        "tls",
-        description="tcp only. Round trips before the first byte: none 0, tcp 1, tls (1.3) 2, tls_0rtt 2 for the first"
-        " connection of two nodes and then 0.",
+        "tls", description="tcp only. Round trips before the first byte: 0, 1, 2, or first 2 and then 0."
     )
     keep_alive: Seconds = Field(0.0, description="tcp only. How long an idle connection stays open for its client.")
     packet_bytes: Bytes = Field(
@@ -214,8 +209,7 @@ class TransportSpec(TcpOptions):
 
     kind: Literal["fluid", "lv08", "tcp"] = Field(
         "fluid",
-        description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08; tcp:"
-        " connections with set-up, headers and slow start.",
+        description="Plain fluid; TCP as in SimGrid's LV08; or connections with set-up, headers and slow start.",
     )
     acknowledgements: Literal["none", "shared"] = Field(
         "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
@@ -225,13 +219,10 @@ class TransportSpec(TcpOptions):
     )
     multicast: bool = Field(
         False,
-        description="true: parts that several clients are sent at the same instant use each link once, at the rate of"
-        " the slowest client; false: one transfer for each client.",
+        description="Parts that several clients are sent at an instant cross each link once, at the slowest rate.",
     )
     queue: Literal["fair", "fifo"] = Field(
-        "fair",
-        description="How transfers share a link. fair: max-min, a queue for each; fifo: one queue for all, so shares"
-        " are unequal (drawn).",
+        "fair", description="How transfers share a link: max-min fair, or with one queue for all, unequally (drawn)."
     )
     timeouts: Timeouts | None = Field(None, description="When a transfer breaks and is repeated; null: it waits.")
 

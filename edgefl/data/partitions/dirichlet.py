@@ -26,14 +26,10 @@ class Dirichlet(ClasswisePartition):
     alpha: float = Field(gt=0, allow_inf_nan=False, description="concentration; 0.1 strong skew, 100 nearly IID")
     balanced: bool = Field(default=True, description="true: equal sizes (FedMLB); false: unequal (FedAlign, FedADC)")
     order: Literal["sequential", "random_client"] = Field(
-        default="sequential",
-        description="balanced only: clients fill up one after another (FedMLB), or image by image in random order "
-        "(FedDyn)",
+        "sequential", description="balanced only: one client after another (FedMLB), or in random order (FedDyn)"
     )
     form: Literal["class_wise", "client_wise"] = Field(
-        default="class_wise",
-        description="unbalanced only: shares of each class over clients (FedAlign), or of each client over classes, "
-        "normalised by class (FedADC)",
+        "class_wise", description="unbalanced only: shares of a class over clients (FedAlign), or of a client (FedADC)"
     )
     min_size: int | None = Field(
         None, ge=1, description="unbalanced only: minimum samples per client; null: 10 class-wise, 1 client-wise"

@@ -28,9 +28,7 @@ class Arrays(SplitData, OwnArrays):
     target: str = Field(default="y", description="array of labels, whole numbers from 0")
     client: str | None = Field(None, description="array of clients, integers or texts; null: client, if there is one")
     test_inputs: Inputs | None = Field(
-        default=None,
-        min_length=1,
-        description="array of the test inputs, in the file train unless test_data names another; null: as inputs",
+        None, min_length=1, description="array of test inputs, in `test_data` or the file; null: as inputs"
     )
     test_target: str | None = Field(default=None, description="array of the test labels; null: as target")
     test_client: str | None = Field(default=None, description="array of the test samples' clients; null: as client")

@@ -30,13 +30,10 @@ class TraceCapacity(CapacitySpec):
 
     kind: Literal["trace"] = Field("trace", description="A capacity from recorded traces.")
     file: InputTraces = Field(
-        description="A file of traces or a folder of such files, searched here, then below EDGEFL_DATA; 5gophers is"
-        " shipped."
+        description="A file or a folder of traces, searched here, then below EDGEFL_DATA, or 5gophers."
     )
     format: TraceFormat | TraceColumns = Field(
-        "mahimahi",
-        description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second; a published data"
-        " set's; or the columns of a CSV file.",
+        "mahimahi", description="A format's name, or the columns of a CSV file; mahimahi: a millisecond per packet."
     )
     only: str | None = Field(None, description="The groups or files that are used, by name; * and ? as in a shell.")
     assign: Literal["random", "in_order"] = Field("random", description="Drawn, or client k gets trace k.")

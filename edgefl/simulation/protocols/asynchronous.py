@@ -95,9 +95,7 @@ class AsynchronousSpec(ProtocolSpec):
     )
     mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update, in addition to s(τ)")
     mix: Literal["deltas", "models"] = Field(
-        default="deltas",
-        description="deltas: add the client's change to the model that it received (FedBuff); "
-        "models: move towards the client's model (FedAsync)",
+        "deltas", description="add the client's change (FedBuff), or move towards its model (FedAsync)"
     )
 
     ahead: int = Field(1, ge=1, description="with `overlap: true`: number of waiting clients that prefetch parts")

@@ -86,21 +86,14 @@ class RoundsSpec(ProtocolSpec):
     """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
 
     deadline: DeadlineSpec | None = Field(
-        default=None,
-        description="seconds from the start of a round to its end if clients are still missing; with averaging cells: "
-        "to the end of each cell's round; a mapping: from the durations of earlier rounds; null: none",
+        None, description="seconds of a round (or of each averaging cell's); a mapping: from earlier rounds"
     )
     over_select: float = Field(
-        default=1.0,
-        ge=1,
-        description="pick this multiple of the cohort, end the round when `training.cohort` clients have returned; "
-        "with averaging cells: each closes when its share of them has",
+        1.0, ge=1, description="pick this multiple of the cohort; close when `training.cohort` clients have returned"
     )
 
     late: Literal["drop", "partial"] = Field(
-        default="drop",
-        description="drop: the update of a client that misses the deadline is discarded; partial: the client takes "
-        "only as many local steps as leave time for its upload",
+        "drop", description="drop: late updates are discarded; partial: clients take only the steps that leave time"
     )
     reserve: float = Field(1.0, ge=0, description="partial only: seconds for the upload, in multiples of its own")
 

@@ -60,14 +60,10 @@ class GossipSpec(PeersSpec):
     )  # fmt: skip
     mixing: Mixes = Field(default="metropolis", description="the weights of what a peer receives; see the page")
     order: Literal["train_then_mix", "mix_with_gradient"] = Field(
-        default="train_then_mix",
-        description="train_then_mix: trained models are averaged; mix_with_gradient: models are averaged as they were "
-        "before training, and the change by training is added",
+        "train_then_mix", description="trained models are averaged, or those before training, and the change is added"
     )
     waits: Literal["received", "received_and_sent"] = Field(
-        default="received",
-        description="received: a peer's round ends when the models of its neighbours are here; received_and_sent: and "
-        "its own ones have arrived",
+        "received", description="for the neighbours' models, or also until its own have arrived"
     )
     deadline: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         default=None, description="seconds from the start of a peer's round after which it waits for none; null: none"
