@@ -27,6 +27,12 @@ from edgefl.units import (
     Watts,
 )
 
+Rate = FlopsPerSecond | Estimate[FlopsPerSecond]
+Bandwidth = BytesPerSecond | Estimate[BytesPerSecond]
+Overhead = OperatorSeconds | Estimate[OperatorSeconds]
+RadioPower = RadioWatts | Estimate[RadioWatts]
+RadioEnergy = RadioJoules | Estimate[RadioJoules]
+
 
 class Thermal(Options):
     """Heat: the processor cannot keep its full rate permanently."""
@@ -83,35 +89,21 @@ OperatorKind = Annotated[str, AfterValidator(_known)]
 class OperatorRates(Options):
     """Rates of a device for one kind of operators; rates not given are those for all operators."""
 
-    fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] | None = Field(
-        None, description="fp32 FLOP/s on this kind of operators, in place of compute.fp32_achievable."
-    )
-    memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] | None = Field(
-        None, description="Bytes per second in this kind of operators, in place of compute.memory_bandwidth."
-    )
-    operator_overhead: OperatorSeconds | Estimate[OperatorSeconds] | None = Field(
-        None, description="Seconds for each operator of this kind, in place of compute.operator_overhead."
-    )
+    fp32_achievable: Rate | None = Field(None, description="fp32 FLOP/s on them, in place of compute.fp32_achievable.")
+    memory_bandwidth: Bandwidth | None = Field(None, description="Bytes/s, in place of compute.memory_bandwidth.")
+    operator_overhead: Overhead | None = Field(None, description="Seconds, in place of compute.operator_overhead.")
 
 
 class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
     processor: str = Field(description="The processor used for training, with cores and clock.")
-    fp32_peak: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
-        description="Theoretical fp32 FLOP/s (cores x FLOPs per cycle x clock); for orientation, no time depends on it."
-    )
-    fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
-        description="fp32 FLOP/s that large operators of a training step reach; the compute roof."
-    )
-    memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] = Field(
-        description="Bytes per second that large operators move to and from main memory; the memory roof."
-    )
-    operator_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
-        description="Seconds of overhead for every launched operator (dispatch, allocation, launch)."
-    )
+    fp32_peak: Rate = Field(description="Theoretical FLOP/s (cores x FLOPs per cycle x clock), for orientation only.")
+    fp32_achievable: Rate = Field(description="fp32 FLOP/s that large operators reach; the compute roof.")
+    memory_bandwidth: Bandwidth = Field(description="Bytes/s of large operators to and from memory; the memory roof.")
+    operator_overhead: Overhead = Field(description="Seconds of each launched operator (dispatch, allocation, launch).")
     step_overhead: StepSeconds | Estimate[StepSeconds] = Field(
-        description="Seconds of overhead for every training step (next batch, the loop itself)."
+        description="Seconds of every step (next batch, the loop itself)."
     )
     operator_rates: Annotated[
         dict[OperatorKind, OperatorRates],
@@ -123,9 +115,7 @@ class Compute(Options):
     half_rate_pixels: float | Estimate[float] = Field(
         0.0, description="Output pixels at which a convolution reaches half of its rate: n / (n + this)."
     )
-    group_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
-        0.0, description="Seconds for each group in the backward pass of a grouped convolution, if the stack loops."
-    )
+    group_overhead: Overhead = Field(0.0, description="Seconds of each group in a grouped convolution's backward pass.")
     core_speed: float | None = Field(None, gt=0, description="Of a core that reads; null: 50 us / operator_overhead.")
     cores: int | None = Field(None, ge=1, description="Cores that the input pipeline shares; null: it needs none.")
     jitter: float = Field(0.0, ge=0, le=2, description="Random variation of a round: sigma of a lognormal factor.")
@@ -163,17 +153,15 @@ class Memory(Options):
 class RadioDirection(Options):
     """Power of the network interface in one direction: active + energy per megabyte x rate."""
 
-    active: RadioWatts | Estimate[RadioWatts] = Field(description="Additional watts during a transfer, at any rate.")
-    energy_per_megabyte: RadioJoules | Estimate[RadioJoules] = Field(
-        description="Additional joules per 10^6 bytes moved (b watts per Mbit/s are 8 b joules per megabyte)."
-    )
+    active: RadioPower = Field(description="Additional watts during a transfer, at any rate.")
+    energy_per_megabyte: RadioEnergy = Field(description="Joules per 10^6 bytes: 8 b for b watts per Mbit/s.")
 
 
 class Tail(Options):
     """The state of high power in which a cellular radio stays after its last transfer."""
 
     seconds: Seconds = Field(description="Duration of this state.")
-    watts: RadioWatts | Estimate[RadioWatts] = Field(description="Additional watts in this state.")
+    watts: RadioPower = Field(description="Additional watts in this state.")
 
 
 class Radio(Options):
@@ -181,9 +169,7 @@ class Radio(Options):
 
     down: RadioDirection = Field(description="While receiving.")
     up: RadioDirection = Field(description="While sending.")
-    promotion: RadioJoules | Estimate[RadioJoules] = Field(
-        0.0, description="Joules for waking the radio for a transfer, in addition to `active`."
-    )
+    promotion: RadioEnergy = Field(0.0, description="Joules for waking the radio, in addition to `active`.")
     tail: Tail | None = Field(None, description="High-power state after the last transfer; null: none.")
 
 
