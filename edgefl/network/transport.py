@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,12 +35,10 @@ class Timeouts(Options, allow_inf_nan=False):
     ``resume: ranges`` is HTTP's range requests (RFC 9110, section 14).
     """
 
-    connection: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        None, description="An attempt breaks when no byte has moved for this long; null: never."
+    connection: ShortSeconds | None = Field(
+        None, gt=0, description="Most seconds in which no byte moves; null: any number."
     )
-    transfer: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        None, description="An attempt breaks when it is not complete after this long; null: never."
-    )
+    transfer: ShortSeconds | None = Field(None, gt=0, description="Most seconds of an attempt; null: any number.")
     retries: int = Field(4, ge=0, le=1000, description="Attempts after the first one; then the transfer has failed.")
     first_wait: ShortSeconds = Field(
         1.0,
@@ -49,8 +47,8 @@ class Timeouts(Options, allow_inf_nan=False):
         description="The wait before the second attempt; then 1.6 times longer each, up to 2 min, ± 20 %.",
     )
     resume: Literal["none", "ranges"] = Field("none", description="Send all again, or what is missing.")
-    chunk: Annotated[Bytes, Field(ge=1)] | None = Field(
-        None, description="ranges only: only whole chunks of this many bytes are kept; null: every byte."
+    chunk: Bytes | None = Field(
+        None, ge=1, description="ranges only: bytes that are kept as a whole; null: every byte."
     )
 
     @model_validator(mode="after")

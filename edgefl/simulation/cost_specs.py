@@ -74,7 +74,7 @@ class SecondsCost(Options, allow_inf_nan=False):
         min_length=1, description="the range of each method, by its label or by its name; a single quantity is constant"
     )
     redraw: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_rounds)] = Field(
-        default=None, description="when seconds are redrawn, '10 rounds'; null: never"
+        None, description="when seconds are redrawn, '10 rounds'; null: never"
     )
 
     def range_of(self, names: Sequence[str]) -> SecondsRange | None:

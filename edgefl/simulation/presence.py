@@ -28,7 +28,7 @@ Span = tuple[float, float]
 
 class _Failure(Options):
     at: Seconds = Field(description="Time of the run at which it begins.")
-    duration: Annotated[Seconds, Field(gt=0)] | None = Field(None, description="How long it lasts; null: to the end.")
+    duration: Seconds | None = Field(None, gt=0, description="How long it lasts; null: to the end.")
 
     @property
     def span(self) -> Span:

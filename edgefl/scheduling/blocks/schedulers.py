@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,10 +234,8 @@ def _program(
 class Optimal(BlockSchedulerSpec):
     """Maximise Σ d_k α_k within limits on time and bytes: a reference for greedy schedulers."""
 
-    seconds: Annotated[Seconds, Field(gt=0)] | None = Field(
-        default=None, description="T, the limit on each client's predicted seconds in a partial round; null: no limit"
-    )
-    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(None, description="of all downlinks of a round; null: no limit")
+    seconds: Seconds | None = Field(None, gt=0, description="T, the limit on each client's predicted time; null: none")
+    bytes: Bytes | None = Field(None, gt=0, description="of all downlinks of a round; null: no limit")
 
     def start(self, seed: int, blocks: int) -> OptimalScheduler:
         limits = {

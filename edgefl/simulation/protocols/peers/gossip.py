@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import networkx as nx
 import numpy as np
@@ -65,9 +65,7 @@ class GossipSpec(PeersSpec):
     waits: Literal["received", "received_and_sent"] = Field(
         "received", description="for the neighbours' models, or also until its own have arrived"
     )
-    deadline: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        default=None, description="seconds from the start of a peer's round after which it waits for none; null: none"
-    )
+    deadline: ShortSeconds | None = Field(None, gt=0, description="of a peer's round, in which it waits; null: none")
 
     def by_arrival(self) -> str | None:
         return None if self.deadline is None else "deadline"
