@@ -23,7 +23,6 @@ class FeatureSkew(Component):
     """A transformation of each client's inputs (``data.feature_skew``); its fields are its options."""
 
     inputs: ClassVar[tuple[Kind, ...]]
-
     kind: str
 
     @abstractmethod

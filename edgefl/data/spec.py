@@ -73,7 +73,6 @@ class DataSpec(Component):
     )
     feature_skew: AnyFeatureSkew | None = Field(None, description="a transformation of inputs that differs by client")
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
-
     _task: Task = PrivateAttr(default_factory=Classification)
 
     @model_validator(mode="before")

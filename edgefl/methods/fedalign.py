@@ -77,7 +77,6 @@ class FedAlign(Objective):
     sub_width: float = Field(default=0.25, gt=0, lt=1, description="share of channels of the sub-block")
     rescale: bool = Field(default=True, description="scale the term to μ·CE (the authors' code); off: Eq. 5 as printed")
     detach_full: bool = Field(default=True, description="the full-width side is a constant (the authors' code)")
-
     epsilon: ClassVar[float] = 1e-12
     """Added to L_lip in the denominator."""
 

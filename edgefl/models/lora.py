@@ -31,7 +31,6 @@ class Lora(Component):
     """Adapters of layers: the product of two small matrices is added to a frozen weight matrix."""
 
     packages: ClassVar[tuple[str, ...]] = ("peft",)
-
     rank: int = Field(default=8, ge=1, description="rank of the added product")
     alpha: float = Field(default=16, gt=0, description="the product is multiplied by alpha / rank")
     targets: tuple[str, ...] = Field(min_length=1, description="names of the adapted layers, or their ends; * any text")

@@ -58,7 +58,6 @@ class OrdinaryModel(ModelSpec):
         min_length=1,
         description="what is trained and sent, with * for any text; null: what the module does not freeze",
     )
-
     checkpointing: bool = Field(
         False, description="compute activations again in the backward pass, by the module's own switch"
     )

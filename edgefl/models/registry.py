@@ -32,7 +32,6 @@ class ModelSpec(Component):
     local: tuple[str, ...] = Field(
         (), description="submodules or tensors that each client keeps; * is any text (FedBN)"
     )
-
     weights: InputFile | Weights | None = Field(None, description="pretrained weights, the first model; null: random")
 
     @abstractmethod

@@ -76,7 +76,6 @@ class TargetResult(_Part):
     accuracy: float | None = None
     metric: str
     value: float
-
     reached: bool
     seconds: float | None = None
     bytes: int | None = None

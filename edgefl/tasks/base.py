@@ -18,7 +18,6 @@ class Task(Component):
     """A task: a model returns outputs ``[batch, …]``, and a sample has a label of the shape :meth:`label_shape`."""
 
     kind: str
-
     classes: ClassVar[bool] = False
     """True if each sample has one class, by which data can be divided."""
     logits: ClassVar[bool] = False

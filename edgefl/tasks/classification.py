@@ -42,7 +42,6 @@ class Classification(Task):
     metric: Literal["accuracy", "macro_f1"] = Field(
         default="accuracy", description="share of right predictions, or the mean over classes of the F1 score"
     )
-
     classes: ClassVar[bool] = True
     logits: ClassVar[bool] = True
     label_type: ClassVar[torch.dtype] = torch.int64

@@ -14,7 +14,6 @@ class Partition(Component):
     """A partition of training samples over clients; sizes depend on the number of samples of each class alone."""
 
     kind: str
-
     by_class: ClassVar[bool] = False
     """It needs the class of each sample."""
     by_owner: ClassVar[bool] = False

@@ -26,7 +26,6 @@ class Flwr(Partition):
     """
 
     packages: ClassVar[tuple[str, ...]] = ("flwr-datasets",)
-
     kind: Literal["flwr"] = Field(default="flwr", description="a partitioner of the library flwr-datasets")
     partitioner: str = Field(description="its name, such as PathologicalPartitioner")
     args: dict[str, JsonValue] = Field(default={}, description="its arguments")

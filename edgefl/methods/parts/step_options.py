@@ -34,7 +34,6 @@ class StepOptions(Component):
     drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
     input: InputPipeline | None = Field(None, description="the seconds in which a client makes batches; null: 0")
     common_finish: CommonFinish | None = Field(None, description="fits each client's steps to a common finish")
-
     _decayed: tuple[slice, ...] = PrivateAttr((slice(None),))
 
     @property

@@ -40,7 +40,6 @@ class SubModels(Component):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"each update", "plain traffic", "shared model"})
-
     levels: tuple[Share, ...] = Field(
         default=(1.0, 0.5, 0.25), min_length=1, description="shares of the model that clients can train, largest first"
     )

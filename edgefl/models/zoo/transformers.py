@@ -47,7 +47,6 @@ class TransformersModel(OrdinaryModel):
     """
 
     packages: ClassVar[tuple[str, ...]] = ("transformers",)
-
     transformers: str = Field(description="the model's type, such as gpt2, bert or vit")
     config: InputFile | None = Field(default=None, description="a config.json; null: the type's own configuration")
     args: dict[str, JsonValue] = Field(default={}, description="changes to the configuration, such as n_layer: 2")

@@ -97,7 +97,6 @@ class AsynchronousSpec(ProtocolSpec):
     mix: Literal["deltas", "models"] = Field(
         "deltas", description="add the client's change (FedBuff), or move towards its model (FedAsync)"
     )
-
     ahead: int = Field(1, ge=1, description="with `overlap: true`: number of waiting clients that prefetch parts")
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:

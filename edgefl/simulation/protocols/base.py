@@ -91,7 +91,6 @@ class RoundsSpec(ProtocolSpec):
     over_select: float = Field(
         1.0, ge=1, description="pick this multiple of the cohort; close when `training.cohort` clients have returned"
     )
-
     late: Literal["drop", "partial"] = Field(
         "drop", description="drop: late updates are discarded; partial: clients take only the steps that leave time"
     )
