@@ -59,9 +59,7 @@ MOST_CLIENTS = 100
 
 def check_scenario(scenario: Scenario) -> None:
     """Raise UserError, with the option and the reason, for what real links here cannot do."""
-    transport, protocol = scenario.network.transport, scenario.protocol
-    if "server" in protocol.takes():
-        raise UserError(f"expected one with a server, found {protocol.kind}", field="protocol.kind")
+    transport = scenario.network.transport
     if transport.multicast:
         raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
     if transport.connection_limit is not None:
@@ -75,7 +73,7 @@ def check_scenario(scenario: Scenario) -> None:
     if clients <= MOST_CLIENTS:
         fleet = assign(scenario.fleet, clients, scenario.seeds[0])
         topology = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
-        plan_wiring(topology, _talks(topology, scenario.protocol, range(clients)))
+        plan_wiring(topology, _talks(topology, scenario.protocol, range(clients), clients, scenario.seeds[0]))
 
 
 def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
@@ -101,10 +99,14 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
         for number, rate in zip(numbers.tolist(), highest, strict=True):
             source, target = topology.ends(number)
             peaks[str(source), str(target)] = rate
-    return plan_wiring(topology, _talks(topology, setup.protocol, chosen), peaks=peaks)
+    talks = _talks(topology, setup.protocol, chosen, setup.clients, setup.seed)
+    return plan_wiring(topology, talks, peaks=peaks)
 
 
-def _talks(topology: Topology, protocol: ProtocolSpec, chosen: Sequence[int]) -> list[Pair]:
+def _talks(topology: Topology, protocol: ProtocolSpec, chosen: Sequence[int], count: int, seed: int) -> list[Pair]:
+    if (pairs := protocol.pairs(count, seed)) is not None:
+        present = set(chosen)
+        return [(f"client/{one}", f"client/{other}") for one, other in pairs if {one, other} <= present]
     clients = [f"client/{client}" for client in chosen]
     gates, cells = ["server"] * len(clients), list[Pair]()
     if protocol.averages_in_cells:

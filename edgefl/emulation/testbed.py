@@ -128,7 +128,7 @@ def doubts(load: Load, *, seconds: float, rounds: int, dilation: float, quotas: 
     for sentence, share, limit in found:
         if share > limit:
             yield (
-                f"{sentence.format(f'{100 * share:.2g} %')}; expected at most {100 * limit:g} %: end other programs, "
+                f"{sentence.format(f'{100 * share:.3g} %')}; expected at most {100 * limit:g} %: end other programs, "
                 f"or use --dilate {2 * dilation:g}"
             )
     if quotas < LEAST_OF_A_QUOTA:

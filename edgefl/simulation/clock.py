@@ -66,7 +66,7 @@ class Clock(simpy.Environment):
         return min(super().peek(), self._instant)
 
     def step(self) -> None:
-        if not self._until < super().peek():
+        if self._until == math.inf or not self._until < super().peek():
             super().step()
             return
         while self._alarms and self._alarms[0][0] <= self._until:

@@ -223,7 +223,8 @@ class Power:
         return transfer_joules(self._device(client), flow.tag.way(client), active, flow.delivered)
 
     def _arm(self, client: int) -> None:
-        self._changed(client)
+        if self.meter is not None:
+            self.meter.changed(client)
         drain = self._drains.get(client)
         if drain is None or not self.charges.has(client):
             return

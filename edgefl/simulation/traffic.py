@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from typing import Any, Literal
 
 import networkx as nx
@@ -98,12 +99,8 @@ class Delivery(simpy.Event):
     def __post_init__(self) -> None:
         super().__init__(self.env)
         self.started: float = self.env.now  # virtual time of the request, seconds
-
-    @property
-    def sides(self) -> list[tuple[int, Direction]]:
-        """The clients that it occupies, the one of its job first, and whether they receive (``down``) or send."""
-        clients = [client for client in (self.client, self.receiver) if client >= 0]
-        return [(client, self.way(client)) for client in clients]
+        # The clients that it occupies, the one of its job first, and whether they receive or send.
+        self.sides = [(client, self.way(client)) for client in (self.client, self.receiver) if client >= 0]
 
     def way(self, client: int) -> Direction:
         """Whether one of its clients receives or sends."""
@@ -388,7 +385,7 @@ class Traffic:
 
 @lru_cache(maxsize=4096)
 def _listed(names: tuple[str, ...]) -> str:
-    return json.dumps(names)
+    return f"[{', '.join(map(encode_basestring_ascii, names))}]"
 
 
 @lru_cache(maxsize=64)

@@ -50,6 +50,10 @@ class ProtocolSpec(Options, allow_inf_nan=False):
     def accept(self, clients: int, seed: int) -> Any:
         """Check that so many clients can run it."""
 
+    def pairs(self, clients: int, seed: int) -> list[tuple[int, int]] | None:
+        """The clients that send to each other; None if all transfers are between a client and the server or a cell."""
+        return None
+
     @abstractmethod
     def under_way(self, cohort: int) -> int:
         """The most clients that take part at one time."""

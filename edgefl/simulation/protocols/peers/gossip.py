@@ -86,6 +86,9 @@ class GossipSpec(PeersSpec):
             raise UserError("pairs need edges in both directions; expected all or one_random", field="exchange")
         return graph
 
+    def pairs(self, clients: int, seed: int) -> list[tuple[int, int]]:
+        return sorted({(min(edge), max(edge)) for edge in self.accept(clients, seed).edges})
+
 
 class Gossip(Peers):
     """Peers on a graph, each in its own round; there is no barrier but that of its neighbours.

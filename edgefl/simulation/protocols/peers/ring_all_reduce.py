@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,10 @@ class RingAllReduceSpec(PeersSpec):
 
     def course(self, world: World, book: RoundBook) -> Course:
         return RingAllReduce(world, book)
+
+    def pairs(self, clients: int, seed: int) -> list[tuple[int, int]]:
+        """All that can follow each other in a ring, since absent peers are left out of one."""
+        return list(combinations(range(clients), 2))
 
 
 class Ring:
