@@ -167,7 +167,7 @@ class OptimalScheduler(BlockScheduler):
         worth = np.array([self._distance.get(client, 1.0) for client in cohort])
         # A choice that changes nothing has the value 0; the smallest α is taken.
         worth = np.where(forecast.free, worth, 0.0)
-        seconds, bytes = (each[:, : self._arms] for each in (forecast.seconds, forecast.bytes))
+        seconds, bytes = forecast.seconds[:, : self._arms], forecast.bytes[:, : self._arms]
         alphas = best_blocks(worth, seconds, bytes, self._seconds, self._bytes)
         return {client: int(alpha) for client, alpha in zip(cohort, alphas, strict=True)}
 
