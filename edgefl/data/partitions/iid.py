@@ -61,8 +61,8 @@ class Sizes(Partition):
         """As given; nothing is drawn."""
         if len(self.images) != clients:
             raise UserError(f"partition sizes expects a number for each of {clients} clients, found {len(self.images)}")
-        if sum(self.images) > class_sizes.sum():
-            raise UserError(f"partition sizes asks for {sum(self.images)} samples, there are {class_sizes.sum()}")
+        if (total := sum(self.images)) > class_sizes.sum():
+            raise UserError(f"partition sizes asks for {total} samples in total, there are {class_sizes.sum()}")
         return np.array(self.images, np.int64)
 
     def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
@@ -126,7 +126,7 @@ def class_assignment(clients: int, classes: int, s: int, rng: Rng) -> Integers:
         # The s smallest of exponential times with these rates are a weighted draw without replacement.
         with np.errstate(divide="ignore"):
             arrival = waits[client] / left
-        arrival[left == clients - client] = -1.0
+        arrival[left == clients - client] = -1.0  # all clients that are left must take these
         chosen = np.argsort(arrival, kind="stable")[:s]
         assigned[client, chosen] = 1
         left[chosen] -= 1
