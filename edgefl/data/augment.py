@@ -28,8 +28,7 @@ _FRACTION_BITS = 14
 def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> Tensor | None:
     """The random numbers that augment ``count`` images, int64 ``[3 or 5, count]``; ``None`` without augmentation.
 
-    The rows are the shifts of the crop window down and to the right (-4 to 4), 1 to mirror left and right, else 0, and
-    those of :func:`turned`, if images are rotated.
+    Rows are the shifts of the crop window down and right (-4 to 4), 1 to mirror, else 0, and those of :func:`turned`.
     """
     if augment == "none":
         return None

@@ -123,9 +123,7 @@ def _divided(spec: DataSpec, seed: int, split: Split) -> tuple[Dataset, Dataset,
     if split == "validation":
         kept, held = held_out(train.strata, train.origin, spec.validation, owners_of_clients(spec, train))
         if not len(held):
-            message = (
-                "no sample can be held out, as each client (or class) has only one; expected evaluation.split: test"
-            )
+            message = "no sample can be held out, as each client (or class) has one; expected evaluation.split: test"
             raise UserError(message, field="data.validation")
         train, validation = train.part(kept), train.part(held)
     strata, rng = train.strata, generator(seed, "partition")

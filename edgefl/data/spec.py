@@ -63,9 +63,7 @@ class DataSpec(Component):
     root: str | None = Field(None, description="folder of the data; null: $EDGEFL_DATA, else the user's cache folder")
     images: int | None = Field(None, ge=1, description="training samples to use, by the set's class shares; null: all")
     clients: int = Field(default=100, ge=1, description="clients that share the training samples")
-    test: Literal["whole", "partitioned"] = Field(
-        "whole", description="every client is tested on the whole test set, or on a part with its training's classes"
-    )
+    test: Literal["whole", "partitioned"] = Field("whole", description="whole for each client, or parts by its classes")
     partition: AnyPartition = Field(default=Iid(), description="partition of the training samples over the clients")
     validation: float = Field(0.1, gt=0, lt=1, description="training samples held out, for the validation split")
     augment: Augmentation = Field(

@@ -129,10 +129,7 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
     passed = (str(node) for way in ways.values() for link in way for node in topology.ends(link))
     nodes = tuple(dict.fromkeys([*itertools.chain(*ways), *passed]))
     if len(nodes) > MOST_NODES:
-        raise UserError(
-            f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
-            f"found {len(nodes)}"
-        )
+        raise UserError(f"expected at most {MOST_NODES} nodes for real links, found {len(nodes)}")
     crossing: dict[int, list[Pair]] = {}
     for pair, way in ways.items():
         for link in way:

@@ -135,8 +135,7 @@ def _floats(facts: Mapping[str, Any]) -> dict[str, Any]:
 class RecordedLearner:
     """A :class:`~edgefl.training.job.Learner` that returns the numbers that training returned before.
 
-    Resuming, replaying and verifying a run differ in what they do if a number is not recorded: ``missing`` makes the
-    error, from the number's name.
+    Resuming, replaying and verifying differ if a number is not recorded: ``missing`` makes the error, from its name.
     """
 
     def __init__(self, recording: Recording, method: str, missing: Callable[[str], Exception]) -> None:

@@ -18,8 +18,7 @@ from edgefl.simulation.work import Work, WorkModel
 class LeastRoundSeconds:
     """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.rounds.RoundOptimum`.
 
-    Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns. If
-    they are not known, ``why_not`` is the reason.
+    Costs are those that a round really has, with its capacities and slowdowns; ``why_not`` says why they are not known.
     """
 
     def __init__(self, scenario: Scenario, setup: Setup) -> None:

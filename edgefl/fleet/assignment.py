@@ -53,16 +53,10 @@ _SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
 class Sample(Options):
     """How a group's devices differ from its profile."""
 
-    kind: Literal["phones", "fedscale"] = Field(
-        "phones", description="phones: distributed as in AI Benchmark's list of 2019-20; fedscale: devices of a file."
-    )
-    models: Literal["all", "recent"] = Field(
-        default="recent", description="all: 333 phones of any age; recent: the 220 that were at most two years old."
-    )
+    kind: Literal["phones", "fedscale"] = Field("phones", description="AI Benchmark's phones of 2019-20, or of a file.")
+    models: Literal["all", "recent"] = Field("recent", description="all 333 phones, or the 220 of up to two years.")
     devices: int = Field(default=32, ge=1, le=4096, description="Different devices drawn; clients share them evenly.")
-    file: InputFile | None = Field(
-        None, description="fedscale: JSON, one {computation: milliseconds, communication: kbit/s} for each device."
-    )
+    file: InputFile | None = Field(None, description="fedscale: JSON of {computation: ms, communication: kbit/s}.")
     family: str | None = Field(None, description="fedscale: the family of models whose computation is read.")
 
     @model_validator(mode="after")
@@ -142,15 +136,11 @@ class FleetGroup(Options):
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
     dropout: float = Field(0.0, ge=0, le=1, description="Probability that a device drops out while it computes.")
     sample: Sample | None = Field(None, description="How its devices differ; null: all are equal.")
-    overrides: dict[str, Any] | None = Field(
-        None, description="Figures that differ from the profile and mode, nested as in it: {memory: {training: 1 GB}}."
-    )
+    overrides: dict[str, Any] | None = Field(None, description="Other figures, nested: {memory: {training: 1 GB}}.")
     capacity: float = Field(1.0, gt=0, le=1, description="The largest part of a model that its devices train.")
     prices: Prices | None = Field(None, description="Its own grid and traffic, in place of those of `prices`.")
     timezone: TimeZone | None = Field(None, description="Its clock, for tariffs and availability; null: `start`'s.")
-    pace: float = Field(
-        1.0, ge=1e-6, le=1e6, description="Factor on all seconds that the device computes; 2: twice as slow."
-    )
+    pace: float = Field(1.0, ge=1e-6, le=1e6, description="Factor on all seconds of computing; 2: twice as slow.")
 
     @model_validator(mode="after")
     def _share_or_count(self) -> Self:
@@ -163,8 +153,7 @@ class FleetGroup(Options):
 def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None = None) -> FleetGroup:
     """The same group with its complete profile embedded and overrides applied, so that it depends on no file.
 
-    Relative paths of profile files start at ``folder``; ``field`` is the group's dotted path in the scenario
-    (``fleet.0``), for messages.
+    Relative paths of profile files start at ``folder``; ``field`` is the group's path (``fleet.0``), for messages.
     """
     where = f"{field}." if field else ""
     profile, place = group.profile, "profile"

@@ -185,8 +185,7 @@ def read_trace(file: str) -> Windows:
     The file contains one object for each device, in a list or under any keys: ``active`` and ``inactive`` are the
     seconds at which the device becomes available and unavailable, within ``finish_time`` seconds, after which the trace
     repeats; ``duration`` is the total available time. The first window may lack its beginning, or the last its end.
-    Windows may overlap, and those without length are none. A file that is not found is searched in the folder
-    EDGEFL_DATA.
+    Windows may overlap, and those without length are none. Files are also searched in EDGEFL_DATA.
     """
     path = find_input(file)
     return _read(str(path), digest_of_file(path))

@@ -129,9 +129,7 @@ _Time = Annotated[str, AfterValidator(_checked_time)]
 class HoursSpec(Options):
     """A tariff by the local hour."""
 
-    hours: dict[_Time, EnergyPrice] = Field(
-        min_length=1, description="Each value by the local time from which it holds: {'06:00': 0.34 €/kWh, …}."
-    )
+    hours: dict[_Time, EnergyPrice] = Field(min_length=1, description="By local time: {'06:00': 0.34 €/kWh, …}.")
     timezone: TimeZone | None = Field(None, description="Their time zone; null: that of the entry of the fleet.")
 
     def start(self, start: datetime, zone: tzinfo, _dimension: str) -> Price:
@@ -143,9 +141,7 @@ class HoursSpec(Options):
 class CarbonHours(HoursSpec):
     """The CO2 of a grid by the local hour."""
 
-    hours: dict[_Time, CarbonIntensity] = Field(
-        min_length=1, description="Each value by the local time from which it holds: {'12:00': 165 g/kWh, …}."
-    )
+    hours: dict[_Time, CarbonIntensity] = Field(min_length=1, description="By local time: {'12:00': 165 g/kWh, …}.")
 
 
 class Ways(Options):
@@ -316,8 +312,7 @@ def _scale(name: str, unit: str | None, dimension: str) -> float:
 def _clock(header: str) -> Callable[[str], datetime | None]:
     """A function of a cell: the instant at which its row begins; ``None`` for a time that the clock does not show.
 
-    Dates with the day first are of the clock in the header; the hour that occurs twice in autumn is marked, or in
-    summer time first.
+    Dates with the day first are of the header's clock; an hour that occurs twice is marked, or in summer time first.
     """
     zone = next((ZoneInfo(name) for clock, name in _CLOCKS.items() if clock in header), None)
     seen: set[datetime] = set()

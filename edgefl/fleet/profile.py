@@ -39,9 +39,7 @@ class Thermal(Options):
 
     after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
     sustained: float = Field(gt=0, le=1, description="Part of its speed that remains afterwards.")
-    cooling: Seconds | None = Field(
-        None, gt=0, description="Time constant of cooling; null: each computation starts cool."
-    )
+    cooling: Seconds | None = Field(None, gt=0, description="Time constant of cooling; null: each job starts cool.")
 
 
 class Load(Bounds):
@@ -102,9 +100,7 @@ class Compute(Options):
     fp32_achievable: Rate = Field(description="fp32 FLOP/s that large operators reach; the compute roof.")
     memory_bandwidth: Bandwidth = Field(description="Bytes/s of large operators to and from memory; the memory roof.")
     operator_overhead: Overhead = Field(description="Seconds of each launched operator (dispatch, allocation, launch).")
-    step_overhead: StepSeconds | Estimate[StepSeconds] = Field(
-        description="Seconds of every step (next batch, the loop itself)."
-    )
+    step_overhead: StepSeconds | Estimate[StepSeconds] = Field(description="Of every step (next batch, loop itself).")
     operator_rates: Annotated[
         dict[OperatorKind, OperatorRates],
         BeforeValidator(
@@ -119,18 +115,11 @@ class Compute(Options):
     core_speed: float | None = Field(None, gt=0, description="Of a core that reads; null: 50 us / operator_overhead.")
     cores: int | None = Field(None, ge=1, description="Cores that the input pipeline shares; null: it needs none.")
     jitter: float = Field(0.0, ge=0, le=2, description="Random variation of a round: sigma of a lognormal factor.")
-    background_load: AnyLoad = Field(
-        Load(low=0, high=0), description="Part of the processor that other programs use, or its bounds."
-    )
+    background_load: AnyLoad = Field(Load(low=0, high=0), description="What others use of the processor, or bounds.")
     thermal: Thermal | None = Field(None, description="How heat lowers the rate; null: it does not.")
-    measured_steps: tuple[MeasuredStep, ...] = Field(
-        (), description="Measured times of single training steps; they replace the roofline's predictions."
-    )
+    measured_steps: tuple[MeasuredStep, ...] = Field((), description="Times of steps; they replace the roofline's.")
     cpu_quota: float | None = Field(
-        None,
-        gt=0,
-        le=1024,
-        description="Of a processor of this machine that stands for the device, for `emulate --compute real`.",
+        None, gt=0, le=1024, description="Of this machine, to stand for the device in `emulate --compute real`."
     )
 
     @model_validator(mode="after")
@@ -145,9 +134,7 @@ class Memory(Options):
     """The device's memory, which limits the size of a job."""
 
     total: MemoryBytes = Field(gt=0, description="Main memory of the device.")
-    training: MemoryBytes | Estimate[MemoryBytes] = Field(
-        description="Memory available to a training process; a job with a higher peak is refused."
-    )
+    training: MemoryBytes | Estimate[MemoryBytes] = Field(description="For training; larger jobs are refused.")
 
 
 class RadioDirection(Options):

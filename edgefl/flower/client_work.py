@@ -264,9 +264,7 @@ def loader_workers_reported() -> Iterator[None]:
     original = dataloader._MultiProcessingDataLoaderIter
 
     def made(loader: Any) -> Any:
-        warnings.warn(
-            "the app's DataLoader has worker processes; what they execute takes no virtual seconds", stacklevel=2
-        )
+        warnings.warn("the app's DataLoader has worker processes; what they do takes no virtual seconds", stacklevel=2)
         return original(loader)
 
     with replaced((dataloader, "_MultiProcessingDataLoaderIter", made)):

@@ -55,8 +55,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
 
     The present app's ``ServerApp`` is executed again from its start, and gets the recorded replies of its clients.
 
-    ``trust`` executes apps whose folder is in the run directory, which may be somebody else's. Listeners follow the
-    runs, including rounds that are only repeated.
+    ``trust`` executes apps whose folder is in the run directory. Listeners also follow rounds that are only repeated.
 
     Raises:
         DecidedDifferently: the ``ServerApp`` decides differently than before the interruption.

@@ -56,16 +56,12 @@ class AppSpec(Options):
     """An app, and how its clients' work is timed."""
 
     app: str = Field(min_length=1, description="the app's folder, which contains its pyproject.toml")
-    run_config: RunConfig = Field(
-        default_factory=dict, description="values in place of the app's, with dots for tables"
-    )
+    run_config: RunConfig = Field(default_factory=dict, description="values in place of the app's; dots for tables")
     seconds: DeclaredSeconds = Field(
         default_factory=DeclaredSeconds,
         description="declared for each type of message, or one for all; null: counted from operators",
     )
-    metric: str | None = Field(
-        None, description="the app's metric that is the run's accuracy; null: the first one with acc in its name"
-    )
+    metric: str | None = Field(None, description="the app's metric for accuracy; null: the first with acc in its name")
 
     @field_validator("seconds", mode="before")
     @classmethod

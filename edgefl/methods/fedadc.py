@@ -42,9 +42,7 @@ class FedAdcRule(LocalRule):
     # Local momentum is the variant double's.
     needs = frozenset({"no momentum", "sgd", "round's rate"})
 
-    variant: Literal["red", "blue", "double"] = Field(
-        default="red", description="red (Nesterov), blue (heavy ball), or double (blue with a local momentum)"
-    )
+    variant: Literal["red", "blue", "double"] = Field("red", description="Nesterov, heavy ball, or also local momentum")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
 
@@ -132,9 +130,7 @@ class FedAdcPayload(Payload):
     it was away or its transfer did not end in the round, is sent the model and the momentum again with the next one.
     """
 
-    full_to: Literal["cohort", "all"] = Field(
-        "cohort", description="who is sent the mean delta: the clients that take part, or all that are available"
-    )
+    full_to: Literal["cohort", "all"] = Field("cohort", description="who is sent the mean delta: the cohort, or all")
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
 

@@ -34,8 +34,7 @@ def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
     """X = a bᵀ/(H W) per sample, channels by channels ``[batch, a, b]`` (Mendieta et al. 2022, Eq. 6).
 
     ``before`` ``[batch, a, *, *]`` is a block's input, averaged to the size of its output ``after`` ``[batch, b, H,
-    W]`` if that differs. In a text, whose blocks have ``[batch, length, a]`` and ``[batch, length, b]``, the places are
-    those of the ``length`` tokens, padding included.
+    W]`` if that differs. In a text, ``[batch, length, a]`` and ``[batch, length, b]``, places are tokens, with padding.
     """
     if before.dim() == 3:
         return before.mT @ after / before.shape[1]

@@ -54,12 +54,8 @@ class BlocksPayload(Payload):
 
     full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
     full_to: Literal["cohort", "all"] = Field("cohort", description="who gets the model in full rounds")
-    first_send: Literal["full", "none"] = Field(
-        default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
-    )
-    block_bytes: Literal["actual", "uniform"] = Field(
-        default="actual", description="a block's bytes: those of its tensors, or S/M each as in the paper"
-    )
+    first_send: Literal["full", "none"] = Field("full", description="new clients are sent the whole model, or have x⁰")
+    block_bytes: Literal["actual", "uniform"] = Field("actual", description="those of its tensors, or the paper's S/M")
     max_stale: int | None = Field(None, ge=1, description="send all to a client whose last whole model is older")
     gmbs_on_full_rounds: bool = Field(False, description="count an arm in full rounds too (Alg. 1, literally)")
 

@@ -30,8 +30,7 @@ def scaled(_: nn.Module, __: Any, output: Tensor, *, share: float) -> Tensor:
 class ScaledWidth(Width):
     """:class:`Width` with HeteroFL's scaler (Diao et al. 2021, Sec. 3): outputs of cut layers are divided by p.
 
-    The scaler follows each convolution and linear layer of which channels are left out, before norm and activation, and
-    acts in training only.
+    The scaler follows each convolution and linear layer that is cut, before norm and activation, in training only.
     """
 
     scaler: bool = Field(default=True, description="divide the outputs of narrower layers by p while training")
@@ -47,8 +46,7 @@ class ScaledWidth(Width):
 class HeteroFL(Objective):
     """The task's loss of the part that the client trains (Diao et al. 2021, Sec. 3).
 
-    With ``mask_absent``, logits of classes without a sample at the client are replaced by zero before the loss ("masked
-    cross-entropy"), so that they get no gradient.
+    With ``mask_absent``, logits of classes without a sample at the client are zero ("masked cross-entropy").
     """
 
     client = frozenset({"label_counts"})

@@ -1,7 +1,6 @@
 """Local training without a server: each client trains its own model on its own data, and nothing is sent.
 
-A baseline: federated methods should be better for most clients. The metric is the mean over all clients of their own
-models' metrics.
+A baseline: federated methods should be better for most clients. The metric is the mean of their own models'.
 """
 
 from edgefl.methods.fedavg import CrossEntropy, Mean

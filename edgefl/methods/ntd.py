@@ -31,9 +31,7 @@ class NotTrueDistillation(Objective):
     needs = frozenset({"classes"})
     frozen = frozenset({"received"})
 
-    form: Literal["convex", "additive"] = Field(
-        default="convex", description="(1-β) CE + β NTD (convex) or CE + β T² NTD (additive, the authors' form)"
-    )
+    form: Literal["convex", "additive"] = Field("convex", description="(1-β) CE + β NTD, or CE + β T² NTD (authors')")
     beta: float = Field(default=0.3, ge=0, description="weight β of the distillation (the authors' own: 1, additive)")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
 

@@ -31,9 +31,7 @@ class TimelyFL(CrossEntropy):
     # A stack of clients, or a recorded step, would need one frozen front for all.
     side_by_side = False
 
-    blocks: Literal["linear", "foreseen"] = Field(
-        default="linear", description="blocks that a client trains: the share α of the paper, or as many as end in time"
-    )
+    blocks: Literal["linear", "foreseen"] = Field("linear", description="the share α, or as many blocks as end in time")
 
     @property
     def blocks_end_in_time(self) -> bool:

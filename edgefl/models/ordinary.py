@@ -49,18 +49,12 @@ class OrdinaryModel(ModelSpec):
     """
 
     blocks: tuple[str, ...] | None = Field(
-        None,
-        min_length=1,
-        description="submodules at which blocks begin, in order of calls; null: at each child with weights",
+        None, min_length=1, description="submodules that begin blocks, in order of calls; null: each child with weights"
     )
     trainable: tuple[str, ...] | None = Field(
-        None,
-        min_length=1,
-        description="what is trained and sent, with * for any text; null: what the module does not freeze",
+        None, min_length=1, description="what is trained and sent, * for any text; null: all that is not frozen"
     )
-    checkpointing: bool = Field(
-        False, description="compute activations again in the backward pass, by the module's own switch"
-    )
+    checkpointing: bool = Field(False, description="compute activations again in the backward pass, by its own switch")
     lora: Lora | None = Field(None, description="train low-rank adapters of these layers; needs the extra peft")
 
     @abstractmethod

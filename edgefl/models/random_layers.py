@@ -273,8 +273,7 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
 class ViewsAsReshapes(TorchFunctionMode):
     """Lets ``tensor.view(sizes)`` copy where it cannot be a view.
 
-    Convolutions here store channels last, so that ``maps.view(batch, -1)``, which is common in ordinary modules, would
-    be an error.
+    Convolutions here store channels last, so that the usual ``maps.view(batch, -1)`` would be an error.
 
     >>> maps = torch.arange(8).view(1, 2, 2, 2).to(memory_format=torch.channels_last)
     >>> with ViewsAsReshapes():

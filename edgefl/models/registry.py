@@ -29,9 +29,7 @@ class ModelSpec(Component):
     """A model that a scenario can name; its fields are the options."""
 
     buffers: Literal["averaged", "local"] = Field("averaged", description="local: each client keeps its own")
-    local: tuple[str, ...] = Field(
-        (), description="submodules or tensors that each client keeps; * is any text (FedBN)"
-    )
+    local: tuple[str, ...] = Field((), description="submodules or tensors that clients keep; * is any text (FedBN)")
     weights: InputFile | Weights | None = Field(None, description="pretrained weights, the first model; null: random")
 
     @abstractmethod
@@ -204,8 +202,7 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
 def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
     """Fill the tensors of a block in place, module by module in the order of definition.
 
-    Convolutions and linear layers use PyTorch's defaults, embeddings N(0, 1), norms 1 and 0; TypeError for other
-    modules without a method ``initialise``.
+    PyTorch's defaults for convolutions and linear layers, N(0, 1) for embeddings; others need a method ``initialise``.
     """
     with torch.no_grad():
         for path, module in block.named_modules():
@@ -236,6 +233,4 @@ def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generat
         for name, tensor in own.items():
             tensor.fill_(1.0 if name in ("weight", "running_var") else 0.0)
     else:
-        raise TypeError(
-            f"no initial values are known for {type(module).__name__}; give it a method initialise(tensors, generator)"
-        )
+        raise TypeError(f"{type(module).__name__} has no known initial values; give it initialise(tensors, generator)")

@@ -13,8 +13,7 @@ class Residual(nn.Module):
     """``activation(scale · body(x) + shortcut(x))``; by default with ReLU and the identity.
 
     ``scale`` is 1; under Stochastic Depth the step's 0/1 draw, and in evaluation the probability of being kept. A
-    dropped body is multiplied by zero, so that clients with different draws can be batched; a device skips it
-    (``Mode.dropped``).
+    dropped body is multiplied by zero for batches of clients; a device skips it.
     """
 
     index: int = 0

@@ -115,8 +115,7 @@ def without_stride(inputs: Tensor, weight: Tensor, stride: tuple[int, ...]) -> t
     """The input and the stride with which to compute an unpadded convolution of ``[batch, channels, height, width]``.
 
     oneDNN 3 corrupts memory on CPUs: the gradient of a 1×1 convolution with a stride, fewer than 16 input channels and
-    channels-last images writes past a buffer (uxlfoundation/oneDNN issue 6035). The same convolution of every n-th
-    pixel without a stride does not.
+    channels-last images writes past a buffer (uxlfoundation/oneDNN issue 6035). That of every n-th pixel does not.
     """
     _, arriving, height, width = weight.shape
     if height == width == 1 and max(stride) > 1 and arriving < 16:

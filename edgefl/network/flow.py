@@ -180,8 +180,7 @@ class Alone(NamedTuple):
 class FlowObserver(Protocol):
     """An observer of flows and capacities; its methods are called at the virtual time of each change.
 
-    A capacity is reported before the first flow uses the link and at every change of a busy link; that of an idle link
-    may be reported only when a flow next uses it.
+    A capacity is reported before a flow first uses the link and at each change of a busy one; that of an idle one late.
     """
 
     def flow_started(self, flow: Flow) -> None: ...

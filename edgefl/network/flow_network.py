@@ -1,7 +1,6 @@
 """The network of the simulated world: transfers that share links max-min fairly.
 
-One timer (:class:`Agenda`) is set for the next change, and all changes of one instant are solved together, after all
-other events of that instant.
+One timer (:class:`Agenda`) is set for the next change; those of one instant are solved together, after its events.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ class FlowNetwork:
 
         ``weight`` is the flow's share of a contended link relative to flows of weight 1. Under a transport with
         ``multicast``, transfers of equal payloads that the node begins at this instant end together; a payload of None
-        has one receiver. ``outlook`` is for an allocator; ``tag`` can be any object. ValueError for sizes or weights
-        that are none.
+        has one receiver. ``outlook`` is for an allocator; ``tag`` is any object.
         """
         route = self.route(source, target)
         if not 0.0 <= bytes < math.inf:
@@ -249,8 +247,7 @@ class FlowNetwork:
     def _follow(self, link: int, change: float | None = None) -> None:
         """Set a link's capacity from its process, and schedule the next change.
 
-        A change is evaluated at its own time: at the clock's, a rounding error earlier, the process would not have
-        changed.
+        A change is evaluated at its own time: the clock may be a rounding error earlier.
         """
         process = self._processes.get(link)
         if process is None:

@@ -101,10 +101,7 @@ class CellsTopology(Options):
     cells: int = Field(gt=0, le=100_000, description="Number of cells.")
     backhaul: Rates = Field(description="Capacity of each cell's connection.")
     latency: Latency = Field(0.0, description="One-way latency between the server and a client.")
-    sharing: Sharing = Field(
-        "wired",
-        description="How a cell's clients share its channel: not, at equal rates (WiFi), or equal time (cellular).",
-    )
+    sharing: Sharing = Field("wired", description="How a cell's clients share it: not, equal rates or equal time.")
 
 
 class FileTopology(Options):
@@ -114,9 +111,7 @@ class FileTopology(Options):
     file: InputFile = Field(description="The graph's file (.graphml or .json); searched here, then below EDGEFL_DATA.")
     server: str = Field("server", description="The node that is the server.")
     clients: list[str] | None = Field(None, description="The nodes of clients 0, 1, …; null: client/0, client/1, …")
-    sharing: Sharing = Field(
-        "wired", description="How edges with one `air` share it: not, at equal rates (WiFi), or equal time (cellular)."
-    )
+    sharing: Sharing = Field("wired", description="How edges of one `air` share it: not, equal rates or equal time.")
 
 
 TopologySpec = Annotated[StarTopology | CellsTopology | FileTopology, Field(discriminator="kind")]

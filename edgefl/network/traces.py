@@ -49,9 +49,7 @@ class TraceColumns(Options):
     """The columns of a table, by name or, in one without a header, by number; other columns are not read."""
 
     time: Text = Field(description="The column of the times.")
-    time_format: TimeFormat = Field(
-        "s", description="A unit of numbers, or a form of dates with times, in UTC if no zone is given."
-    )
+    time_format: TimeFormat = Field("s", description="A unit, or a form of dates with times, in UTC by default.")
     rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(
         description="The unit of the rates, such as Mbit/s or kB/s."
@@ -295,8 +293,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     """A Mahimahi trace: each line is the millisecond at which one packet of 1500 bytes may leave; looped at its end.
 
     A line ``t`` is spread over the interval that ends at ``t``. The period is the last line; a line 0 counts at the end
-    of a loop. Intervals are ``every`` seconds long, a multiple of 1 ms, which is exact; 0.1 s or 1 s is sufficient for
-    transfers of seconds. UserError for other files.
+    of a loop. Intervals have ``every`` seconds, in ms; 1 ms is exact, 0.1 s enough for transfers of seconds.
     """
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:

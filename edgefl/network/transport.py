@@ -35,9 +35,7 @@ class Timeouts(Options, allow_inf_nan=False):
     ``resume: ranges`` is HTTP's range requests (RFC 9110, section 14).
     """
 
-    connection: ShortSeconds | None = Field(
-        None, gt=0, description="Most seconds in which no byte moves; null: any number."
-    )
+    connection: ShortSeconds | None = Field(None, gt=0, description="Most seconds in which no byte moves; null: any.")
     transfer: ShortSeconds | None = Field(None, gt=0, description="Most seconds of an attempt; null: any number.")
     retries: int = Field(4, ge=0, le=1000, description="Attempts after the first one; then the transfer has failed.")
     first_wait: ShortSeconds = Field(
@@ -47,9 +45,7 @@ class Timeouts(Options, allow_inf_nan=False):
         description="The wait before the second attempt; then 1.6 times longer each, up to 2 min, ± 20 %.",
     )
     resume: Literal["none", "ranges"] = Field("none", description="Send all again, or what is missing.")
-    chunk: Bytes | None = Field(
-        None, ge=1, description="ranges only: bytes that are kept as a whole; null: every byte."
-    )
+    chunk: Bytes | None = Field(None, ge=1, description="ranges only: bytes kept as a whole; null: every byte.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -183,15 +179,13 @@ def lv08(*, acknowledgements: Literal["none", "shared"] = "none") -> Transport:
 class TcpOptions(Options):
     """How connections begin and grow; for ``kind: tcp`` only."""
 
-    handshake: Handshake = Field(
-        "tls", description="tcp only. Round trips before the first byte: 0, 1, 2, or first 2 and then 0."
-    )
+    handshake: Handshake = Field("tls", description="tcp only. Round trips of set-up: 0, 1, 2, or first 2 and then 0.")
     keep_alive: Seconds = Field(0.0, description="tcp only. How long an idle connection stays open for its client.")
     packet_bytes: Bytes = Field(
         1500.0, gt=HEADER_BYTES, le=65535, description="tcp only. Maximum size of an IP packet, 52 bytes of it headers."
     )
     initial_window: int | None = Field(
-        10, ge=1, le=1000, description="tcp only. Packets in the first round trip of slow start; null: no slow start."
+        10, ge=1, le=1000, description="tcp only. Packets at first; null: no slow start."
     )
 
     def connections(self) -> tuple[Tcp, float]:
@@ -212,16 +206,9 @@ class TransportSpec(TcpOptions):
     acknowledgements: Literal["none", "shared"] = Field(
         "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
     )
-    connection_limit: BitsPerSecond | None = Field(
-        None, gt=0, description="The maximum rate of one transfer, whatever its path; null for no limit."
-    )
-    multicast: bool = Field(
-        False,
-        description="Parts that several clients are sent at an instant cross each link once, at the slowest rate.",
-    )
-    queue: Literal["fair", "fifo"] = Field(
-        "fair", description="How transfers share a link: max-min fair, or with one queue for all, unequally (drawn)."
-    )
+    connection_limit: BitsPerSecond | None = Field(None, gt=0, description="Of one transfer, on any path; null: none.")
+    multicast: bool = Field(False, description="Equal parts of an instant cross each link once, at the slowest rate.")
+    queue: Literal["fair", "fifo"] = Field("fair", description="Links: max-min fair, or one queue for all (drawn).")
     timeouts: Timeouts | None = Field(None, description="When a transfer breaks and is repeated; null: it waits.")
 
     @model_validator(mode="after")

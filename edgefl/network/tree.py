@@ -134,8 +134,7 @@ def build_topology(
 ) -> Topology:
     """The links between ``server`` and ``client/0``, ``client/1``, … as a scenario describes them.
 
-    The clients' own capacities are still 0, for :class:`~edgefl.network.client_links.ClientLinks` to set, or the
-    file's.
+    Clients' capacities are 0, for :class:`~edgefl.network.client_links.ClientLinks` to set, or the file's.
     """
     for name in dict.fromkeys(link_of_client):
         if name not in links:

@@ -1,7 +1,6 @@
 """The event log: one row for each event, in the order of events.
 
-Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks the rows against the
-laws that every run obeys.
+Every figure that edgefl reports is a sum over these rows; ``edgefl verify`` checks them against the laws of all runs.
 """
 
 import json
@@ -42,9 +41,7 @@ class Event(NamedTuple):
     group: Annotated[int, Column(I32, "", "of local training: the kind of device, from 0; -1 for none")] = ABSENT
     alpha: Annotated[int, Column(I32, "", "of local training: the number of blocks received; -1 for none")] = ABSENT
     images: Annotated[int, Column(I32, "", "of local training: the client's number of images; -1 for none")] = ABSENT
-    item: Annotated[str, Column(_WORD, "", "what was sent, decided or reached, or the device that trains, by name")] = (
-        ""
-    )
+    item: Annotated[str, Column(_WORD, "", "what was sent, decided or reached, or the device that trains")] = ""
     flow: Annotated[int, Column(I64, "", "number of the transfer; -1 for none")] = ABSENT
     source: Annotated[str, Column(_WORD, "", "node of the topology")] = ""
     target: Annotated[str, Column(_WORD, "", "node of the topology")] = ""

@@ -160,8 +160,7 @@ class WorkModel:
     def level_of(self, client: int, blocks: int) -> int:
         """The capacity level that the client gets, by its device and its samples.
 
-        The largest one of at most the device's declared capacity that fits in memory and meets the method's deadline;
-        else the smallest.
+        The largest within the device's declared capacity, its memory and the method's deadline; else the smallest.
         """
         return 0 if self.submodels is None else self.of(client, blocks).level
 

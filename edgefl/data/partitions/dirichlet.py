@@ -31,9 +31,7 @@ class Dirichlet(ClasswisePartition):
     form: Literal["class_wise", "client_wise"] = Field(
         "class_wise", description="unbalanced only: shares of a class over clients (FedAlign), or of a client (FedADC)"
     )
-    min_size: int | None = Field(
-        None, ge=1, description="unbalanced only: minimum samples per client; null: 10 class-wise, 1 client-wise"
-    )
+    min_size: int | None = Field(None, ge=1, description="unbalanced only; null: 10 class-wise, 1 client-wise")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         size = require_a_sample_for_each(class_sizes, clients)

@@ -79,7 +79,9 @@ class Flwr(Partition):
         return Shards.of(np.repeat(np.arange(clients), sizes), np.concatenate(chosen), clients)
 
     def _partitioner(self) -> type:
-        known = _partitioners()
+        library = optional("flwr_datasets.partitioner", "flwr-datasets")
+        named = {name: getattr(library, name) for name in library.__all__}
+        known: dict[str, type] = {name: part for name, part in named.items() if not inspect.isabstract(part)}
         if self.partitioner not in known:
             hint = nearest(self.partitioner, known)
             raise UserError(f"partition flwr: unknown partitioner '{self.partitioner}'; {hint}")
@@ -115,9 +117,3 @@ class Flwr(Partition):
                 yield
         except Exception as error:
             raise UserError(f"partition flwr: {self.partitioner}: {in_words(error)}") from error
-
-
-def _partitioners() -> dict[str, type]:
-    library = optional("flwr_datasets.partitioner", "flwr-datasets")
-    named = {name: getattr(library, name) for name in library.__all__}
-    return {name: part for name, part in named.items() if not inspect.isabstract(part)}

@@ -23,8 +23,7 @@ class Shakespeare(DataSpec):
 
     The file ``tinyshakespeare/input.txt`` contains speeches separated by empty lines; the first line of each is
     ``SPEAKER:``. The first part of each speaker's text is for training, the rest for testing. Speakers are ordered by
-    their number of training windows, descending. A window is always within one part, so no test character is used in
-    training.
+    their number of training windows, descending. A window is within one part.
     """
 
     name: Literal["shakespeare"] = Field(default="shakespeare", description="speeches of plays; a client is a speaker")

@@ -33,8 +33,7 @@ class Loss(NamedTuple):
 class Variant(NamedTuple):
     """A kind of step: its share, and its random inputs. Shares sum to 1; one may be 0, for memory alone.
 
-    Work is linear in what a step executes, so only the probability of each part must be right: shares need not be
-    probabilities of the whole steps.
+    Work is linear in what a step executes, so only each part's probability must be right, not that of a whole step.
     """
 
     share: float

@@ -99,8 +99,7 @@ class Arrivals:
 def weighted_sum(vectors: Iterable[Tensor], weights: Tensor) -> Tensor:
     """Σ_k w_k x_k ``[n]``.
 
-    Vectors are added one after the other, in order, so the sum depends neither on threads nor on how a library splits a
-    matrix product.
+    Vectors are added in order, so the sum depends neither on threads nor on how a library splits a matrix product.
 
     >>> import torch
     >>> weighted_sum(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([0.25, 0.75]))

@@ -29,9 +29,7 @@ class TraceCapacity(CapacitySpec):
     """Recorded traces, looped; each client starts at its own point of its trace unless ``shift`` is none."""
 
     kind: Literal["trace"] = Field("trace", description="A capacity from recorded traces.")
-    file: InputTraces = Field(
-        description="A file or a folder of traces, searched here, then below EDGEFL_DATA, or 5gophers."
-    )
+    file: InputTraces = Field(description="A file or folder, searched here, then below EDGEFL_DATA, or 5gophers.")
     format: TraceFormat | TraceColumns = Field(
         "mahimahi", description="A format's name, or the columns of a CSV file; mahimahi: a millisecond per packet."
     )

@@ -30,9 +30,7 @@ class LeastMakespan(BandwidthSpec):
 
     needs = frozenset({"server's links", "rounds", "star"})
 
-    downloads: bool = Field(
-        False, description="also downloads, so that slow clients compute early; rounds may be longer"
-    )
+    downloads: bool = Field(False, description="also downloads: slow clients compute early; rounds may be longer")
 
     def order(self, transfers: Transfers) -> Order:
         count = len(transfers.bytes)

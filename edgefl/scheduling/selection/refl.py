@@ -59,9 +59,7 @@ class ReflSelector(SeededSelector["Refl"]):
 class Refl(SelectorSpec):
     """REFL's selection (Abdelmoniem et al., EuroSys 2023): clients that will soon be unavailable come first."""
 
-    duration: Annotated[Seconds, Field(gt=0, le=1e9)] = Field(
-        default=60.0, description="expected seconds of a round before the first round has ended"
-    )
+    duration: Annotated[Seconds, Field(gt=0, le=1e9)] = Field(60.0, description="expected seconds of the first round")
     smoothing: float = Field(default=0.25, ge=0, le=1, description="weight α of the earlier expectation")
     accuracy: float = Field(default=0.9, ge=0, le=1, description="probability that a client's forecast is right")
     rest: int = Field(default=5, ge=0, description="rounds in which a client does not take part again")

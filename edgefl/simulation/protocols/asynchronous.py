@@ -90,13 +90,9 @@ class AsynchronousSpec(ProtocolSpec):
     kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
     buffer: int | None = Field(None, ge=1, description="updates for one aggregation, K; null: `training.cohort`")
     concurrency: int | None = Field(None, ge=1, description="clients active at any time; null: `training.cohort`")
-    staleness: Staleness = Field(
-        default=PolynomialStaleness(), description="s(τ): the weight of an update that is τ aggregations old"
-    )
+    staleness: Staleness = Field(PolynomialStaleness(), description="s(τ), weight of an update τ aggregations old")
     mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update, in addition to s(τ)")
-    mix: Literal["deltas", "models"] = Field(
-        "deltas", description="add the client's change (FedBuff), or move towards its model (FedAsync)"
-    )
+    mix: Literal["deltas", "models"] = Field("deltas", description="add changes (FedBuff) or move to models (FedAsync)")
     ahead: int = Field(1, ge=1, description="with `overlap: true`: number of waiting clients that prefetch parts")
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:

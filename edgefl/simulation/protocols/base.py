@@ -89,14 +89,10 @@ AnyProtocol = Annotated[ProtocolSpec, OneOf(PROTOCOLS, default="synchronous")]
 class RoundsSpec(ProtocolSpec):
     """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
 
-    deadline: DeadlineSpec | None = Field(
-        None, description="seconds of a round (or of each averaging cell's); a mapping: from earlier rounds"
-    )
-    over_select: float = Field(
-        1.0, ge=1, description="pick this multiple of the cohort; close when `training.cohort` clients have returned"
-    )
+    deadline: DeadlineSpec | None = Field(None, description="of a round or averaging cell; mapping: by earlier rounds")
+    over_select: float = Field(1.0, ge=1, description="pick this multiple of the cohort; close when a cohort is back")
     late: Literal["drop", "partial"] = Field(
-        "drop", description="drop: late updates are discarded; partial: clients take only the steps that leave time"
+        "drop", description="drop late updates, or take only steps that leave time"
     )
     reserve: float = Field(1.0, ge=0, description="partial only: seconds for the upload, in multiples of its own")
 

@@ -79,9 +79,7 @@ class GossipSpec(PeersSpec):
             graph = overlay(self.neighbours, clients, seed)
         symmetric = self.exchange != "one_random" and all(graph.has_edge(there, here) for here, there in graph.edges)
         if not symmetric and self.mixing in ("metropolis", "max_degree"):
-            raise UserError(
-                f"'{self.mixing}' needs exchanges in both directions; expected push_sum or uniform", field="mixing"
-            )
+            raise UserError(f"'{self.mixing}' needs exchanges both ways; expected push_sum or uniform", field="mixing")
         if self.exchange == "pairwise" and not symmetric:
             raise UserError("pairs need edges in both directions; expected all or one_random", field="exchange")
         return graph

@@ -128,8 +128,7 @@ def overlay(neighbours: Shape | Drawn | FileGraph, peers: int, seed: int) -> nx.
 def exchanges(graph: nx.DiGraph[int], exchange: Exchanges, seed: int, round: int) -> nx.DiGraph[int]:
     """Who sends to whom in a round (from 0): all edges, one random one of each peer, or a random matching.
 
-    A matching is made of the edges in random order, each that meets no earlier one. The draws are keyed by the round,
-    so every peer can know them.
+    A matching has the edges in random order, each that meets no earlier one. Draws are keyed by the round.
     """
     if exchange == "all":
         return graph
