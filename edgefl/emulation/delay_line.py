@@ -83,8 +83,7 @@ class DelayLine:
 def main() -> None:
     """``python -m edgefl.emulation.delay_line``: carry packets until the standard input is closed.
 
-    The first line of the input has a process, a device and its seconds for each delay, as JSON. ``ready`` is printed
-    when all devices exist.
+    The first line has process, device and seconds of each delay, as JSON. ``ready`` is printed when all exist.
     """
     delays = json.loads(sys.stdin.readline())
     with suppress(OSError):

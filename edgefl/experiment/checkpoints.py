@@ -61,8 +61,7 @@ class _Fresh(NamedTuple):
 class Checkpoints(AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, written one at a time in a thread of their own while training continues.
 
-    Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
-    for the last checkpoint.
+    Tensors on the CPU are not copied and must not change, which is checked. A context manager that waits for the last.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -76,8 +76,7 @@ def fit_rates(steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
     Thus a step of a microsecond counts as much as a step of a second. Each kind of operator gets separate figures,
     which are kept near the general ones unless the measurements require otherwise. A chain (forward alone, or forward
     and backward) runs the same few operators on memory that it has just used, while a step writes memory that is not in
-    the caches. Therefore chains have their own factor on FLOP/s, factor on bandwidth and fixed time, which are also
-    fitted and then dropped.
+    the caches. So chains have factors and a fixed time of their own, fitted and then dropped.
     """
     return _fit_kinds(_fit_general(steps), steps, chains)
 

@@ -2,10 +2,9 @@
 
 Roofline per operator (Williams, Waterman and Patterson, 2009): the time of an operator is its arithmetic at the
 achievable FLOP/s or its memory traffic at the memory bandwidth, whichever is longer, plus a fixed overhead for its
-launch. Small models are therefore limited by overheads, large dense models by arithmetic, and the ratio between two
-devices depends on the model. A profile may give the three figures by kind of operator. Some software computes
-convolutions of small images at a lower rate, and loops over the groups of a grouped convolution. On CUDA, the host
-launches operators while earlier ones run.
+launch. So small models are limited by overheads, large dense ones by arithmetic, and ratios of devices depend on the
+model. A profile may give the three figures by kind of operator. Some software computes convolutions of small images at
+a lower rate, and loops over groups. On CUDA, the host launches operators while earlier ones run.
 """
 
 import hashlib

@@ -121,8 +121,7 @@ class FedAdcPayload(Payload):
     The client computes m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. With β_g = β_l the mean delta *is* the momentum;
     otherwise m_{t-1} is also sent. A client that took part in round t-1 already has θ_{t-1} and m_{t-1}. If a codec
     rounds, the client has values computed from rounded parts, so it is sent them like all others, and all clients
-    agree. In round 0 only the model is sent, since m_0 = 0 is known. The parts are the same whether or not early ones
-    are prefetched.
+    agree. In round 0 only the model is sent, since m_0 = 0 is known. Prefetched parts are the same.
 
     With ``full_to: all``, Δ̄ is also sent to the clients that do not take part ("broadcasted to all the users in the
     system to ensure that each user can track the global momentum", the first way of Sec. II-A), and in round 0 the

@@ -15,8 +15,7 @@ class FedRS(Objective):
     """Cross-entropy with the logits of absent classes multiplied by ``absent_scale`` (Li and Zhan 2021).
 
     With ``form: share`` the logit of every class c is multiplied by α + (1-α) n_c / max n, as in the authors' code
-    (lxcnju/FedRepo); their paper's text has only absent classes. The whole logit is scaled, bias included; only during
-    local training.
+    (lxcnju/FedRepo); their paper's text has only absent classes. The whole logit is scaled, in local training only.
     """
 
     needs = frozenset({"classes"})

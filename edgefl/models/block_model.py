@@ -244,8 +244,7 @@ class BlockModel(nn.Module):
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
         Layers of PyTorch and other libraries do not read the mode, so it is applied to them from outside: they are set
-        to training or evaluation, and update copies of their buffers, which replace the originals if the mode tracks
-        statistics.
+        to training or evaluation, and update copies of their buffers, kept if the mode tracks statistics.
         """
         now, before = mode(), self._marker.training
         self._switch(now.training)

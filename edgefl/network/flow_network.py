@@ -30,8 +30,7 @@ class FlowNetwork:
     """A directed network whose links are shared by concurrent flows with exact (weighted) max-min fairness.
 
     Rates are solved again whenever a flow starts or ends or a capacity changes; progress between these events is exact.
-    A flow takes no bandwidth until the latency of its path has passed. A link of capacity 0 stalls its flows until its
-    capacity rises.
+    A flow takes no bandwidth until the latency of its path has passed. A link of capacity 0 stalls its flows.
 
     Args:
         env: the SimPy environment, whose clock counts seconds.

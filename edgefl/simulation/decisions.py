@@ -36,9 +36,8 @@ class Pick(NamedTuple):
 class Decisions:
     """Calls the run's selector and block scheduler, and logs their answers.
 
-    ``asked`` are the clients that the last pick asked for losses, with the number of images of each; ``waits_since`` is
-    the time since which no cohort could be picked, None if the last pick had one. With ``shortens`` clients may do less
-    than their local work.
+    ``asked`` are the clients that the last pick asked for losses, with the number of images of each; ``waits_since``:
+    since when no cohort could be picked, or None. With ``shortens`` clients may do less than their local work.
     """
 
     def __init__(self, world: World, *, may_ask: bool = False, shortens: bool = False) -> None:

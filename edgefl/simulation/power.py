@@ -49,12 +49,10 @@ class _Drain:
 class Power:
     """The radios of a fleet, and its batteries: one timer for each battery that is being drained.
 
-    A radio's promotion and its tail, after the last transfer, are charged once for any parallel transfers; one that
-    begins in the tail ends it.
+    A radio's promotion and tail are charged once for parallel transfers; one that begins in the tail ends it.
 
     A transfer's power depends on its rate, so a battery's timer is set for the earliest time at which it could be
-    empty, at the highest rates that links allow now. Then the exact integral gives the rest, and the timer is set
-    again, as after each change of a capacity.
+    empty, at the highest rates that links allow now. Then, and when a capacity changes, it is set again.
     """
 
     def __init__(

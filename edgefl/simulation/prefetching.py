@@ -130,8 +130,7 @@ class Broadcasting:
 
     The round does not wait for them, and aborts those in progress when it closes. A client's next job that receives
     only the last blocks continues from its newest broadcast, if no other job was computed since; one that receives a
-    mean delta, from the model that its broadcasts have led to. They were in vain if the client is then sent all that a
-    new one would be.
+    mean delta, from the model that its broadcasts have led to. They were in vain if the client is then sent everything.
     """
 
     def __init__(self, world: World) -> None:

@@ -18,8 +18,7 @@ from edgefl.input_file import InputFolder, find_input
 class ImageFolder(SplitData, Encoded):
     """Image files in a subfolder for each class; classes are numbered in the order of the subfolders' names.
 
-    Hidden files are ignored, all others must be images: PNG, JPEG, WebP, BMP, GIF or TIFF. Photos are turned as their
-    EXIF orientation says.
+    Hidden files are ignored, others are PNG, JPEG, WebP, BMP, GIF or TIFF. Photos are turned as their EXIF says.
     """
 
     name: Literal["image_folder"] = Field("image_folder", description="image files, a folder for each class")

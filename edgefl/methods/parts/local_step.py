@@ -201,8 +201,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     the round; ``draw`` returns the random inputs of so many samples, if not those of the ``context``; ``leaves`` are
     those of the job's earlier steps; ``entering`` is called at the start of each phase.
 
-    The gradient is that of the mean loss of all samples: the sum of those of the step's minibatches, each weighted by
-    its share of the samples.
+    The gradient is that of the mean loss of all samples: those of the minibatches, weighted by their shares.
 
     Returns:
         The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.

@@ -74,8 +74,7 @@ class GeneratedRates(Capacities):
     Each capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function turns
     its ranks into rates, and a two-state Markov chain switches the link off and on. All clients of a link advance
     together, with one keyed stream for each step, so no client's series depends on the order of calls. At fixed
-    intervals the series restarts independently of its past, so that a link that was idle for years does not require all
-    steps in between.
+    intervals the series restarts independently of its past, so that idle years cost nothing.
 
     >>> direction = LinkDirection("5g", "down", 3, 0, None, False, GeneratedCapacity(like="5g_walking"))
     >>> client = GeneratedRates(GeneratedCapacity(quantiles={0: 1e6, 100: 9e6}), direction).process(2)

@@ -20,8 +20,7 @@ class OortSelector(SeededSelector["Oort"]):
     √(0.1 ln R / L) for a client that last took part in pick L of R, times (T/t)^α where its seconds t exceed the
     preferred duration T. A share ε of a cohort explores clients that were never tried. The rest is drawn in proportion
     to utility from the clients that reach ``cutoff`` times the utility of the last one within the cohort's size. T is a
-    percentile of the tried clients' seconds; the pacer raises it when the total utility falls from one window to the
-    next.
+    percentile of the tried clients' seconds; the pacer raises it when utility falls between windows.
 
     Interpretations: the loss is a client's mean over its last epoch, where the paper uses the root of the mean squared
         losses of single images; untried clients are explored uniformly; no client is excluded because it took part

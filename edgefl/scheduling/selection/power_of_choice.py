@@ -18,10 +18,9 @@ from edgefl.scheduling.selection.oort import round_up
 class AskedLosses(SeededSelector["PowerOfChoice"]):
     """π_pow-d and π_cpow-d (Cho, Wang and Joshi, AISTATS 2022).
 
-    A set of d candidates is drawn without replacement, a client k with the probability p_k, its share of all data.
-    Each candidate evaluates the model that the round begins with, on all its training images or (cpow-d) on a random
-    batch of them. The clients with the highest losses are picked; of equal ones those that were drawn first, so that
-    ties are broken at random.
+    A set of d candidates is drawn without replacement, a client k with the probability p_k, its share of all data. Each
+    candidate evaluates the model that the round begins with, on all its training images or (cpow-d) on a random batch
+    of them. The clients with the highest losses are picked; of equal ones those drawn first.
 
     Interpretation: clients that are not available are not drawn, and p_k is the share of the available clients' data.
     """

@@ -134,8 +134,7 @@ class Asynchronous:
     replaced together, by one pick. The run stalls after :data:`~edgefl.simulation.rounds.STALL_ROUNDS` times
     ``concurrency`` clients without an update.
 
-    With overlap the next ``ahead`` clients are picked before, and receive the parts that are ready; they train from the
-    model that is the latest at their dispatch.
+    With overlap the next ``ahead`` clients receive the parts that are ready before; they train from the latest model.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: AsynchronousSpec) -> None:

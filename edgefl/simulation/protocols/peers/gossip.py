@@ -92,9 +92,8 @@ class Gossip(Peers):
     """Peers on a graph, each in its own round; there is no barrier but that of its neighbours.
 
     A peer computes, sends its model to the receivers of its round, and waits for the models of its senders of the same
-    round, which may arrive early. A peer that is away is not waited for or sent to, and joins the round after the
-    latest one of its neighbours. One that leaves while it exchanges averages what it has received; one that leaves
-    while it computes keeps its model.
+    round. A peer that is away is not waited for or sent to, and joins the round after the latest one of its neighbours.
+    One that leaves while it exchanges averages what it has received; one that leaves while it computes keeps its model.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: GossipSpec) -> None:
