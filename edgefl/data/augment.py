@@ -1,8 +1,4 @@
-"""Random crops, flips and rotations of a batch, as one gather of bytes on the device of the images.
-
-The transformations move pixels without mixing them, so a chain of them is one map from target to source pixels. It is
-computed in integers, so all devices give the same bytes.
-"""
+"""Random crops, flips and rotations of a batch as one gather of bytes, computed in integers: equal on all devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Runs a scenario twice, simulated and emulated, with the same training.
-
-Rates of real links are divided by a dilation and latencies multiplied by it, so that this machine can carry them.
-"""
+"""Runs a scenario simulated and emulated, with the same training; a dilation makes real links slow enough to carry."""
 
 import hashlib
 import math

@@ -1,7 +1,4 @@
-"""The training processes of an emulation, each under a CPU quota that stands for its client's device.
-
-One exists only while its client trains, and its numbers are discarded: those of a run come from its engine.
-"""
+"""Training processes under CPU quotas that stand for clients' devices; their numbers are discarded."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""The plan of the real links: nodes, links, addresses and next hops that follow the simulated network's routes.
-
-Pure: nothing is created here. The process that makes the links gets the plan pickled.
-"""
+"""The plan of the real links: nodes, links, addresses and next hops of the simulated routes; it creates nothing."""
 
 from __future__ import annotations
 

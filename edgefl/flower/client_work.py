@@ -1,7 +1,4 @@
-"""What a ``ClientApp`` does with a message: its reply, and the work that this is on the client's device.
-
-Operators of PyTorch are counted as the app executes them; they, optimizer steps and waits become seconds.
-"""
+"""What a ``ClientApp`` does with a message: its reply, and its work, from PyTorch's operators, steps and waits."""
 
 import copy
 import json

@@ -1,7 +1,4 @@
-"""FedAvgM: FedAvg with heavy-ball momentum on the server (Hsu et al. 2019).
-
-m ← β m + Δ with Δ the weighted mean of the deltas; θ ← θ + η_s m.
-"""
+"""FedAvgM: FedAvg with heavy-ball momentum on the server (Hsu et al. 2019)."""
 
 import torch
 from pydantic import Field

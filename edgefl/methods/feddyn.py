@@ -1,8 +1,4 @@
-"""FedDyn: a penalty for each client that makes local optima agree with the global one (Acar et al. 2021, Alg. 1).
-
-1. Client k minimises f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖², and keeps λ_k ← λ_k - α (θ_k - θ_t).
-2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
-"""
+"""FedDyn: a penalty for each client that makes local optima agree with the global one (Acar et al. 2021, Alg. 1)."""
 
 import torch
 from pydantic import Field, SerializeAsAny

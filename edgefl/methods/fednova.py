@@ -1,7 +1,4 @@
-"""FedNova: clients with more steps do not have more weight (Wang et al. 2020, Eqs. 5-6).
-
-θ_{t+1} = θ_t + τ_eff Σ_k w_k δ_k/τ_k, τ_k: the client's effective number of steps, τ_eff = Σ_k w_k τ_k; else as FedAvg.
-"""
+"""FedNova: clients with more steps do not have more weight (Wang et al. 2020, Eqs. 5-6)."""
 
 from typing import Self
 

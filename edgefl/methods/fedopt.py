@@ -1,7 +1,4 @@
-"""FedAdam, FedYogi and FedAdagrad: FedAvg with an adaptive optimiser on the server (Reddi et al. 2021, Alg. 2).
-
-With the mean delta Δ: m ← β1 m + (1 - β1) Δ; v ← as each method says, from Δ²; θ ← θ + η_s m/(√v + τ).
-"""
+"""FedAdam, FedYogi and FedAdagrad: FedAvg with an adaptive optimiser on the server (Reddi et al. 2021, Alg. 2)."""
 
 from abc import abstractmethod
 

@@ -1,7 +1,4 @@
-"""FedProx: FedAvg whose clients stay near the received model (Li et al. 2020, Eq. 2 and Alg. 2).
-
-Client k minimises ℓ(θ) + (μ/2)‖θ - θ_t‖². All else is FedAvg's.
-"""
+"""FedProx (Li et al. 2020, Eq. 2 and Alg. 2): client k minimises ℓ(θ) + (μ/2)‖θ - θ_t‖²; all else is FedAvg's."""
 
 from pydantic import Field
 from torch import Tensor

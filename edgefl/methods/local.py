@@ -1,7 +1,4 @@
-"""Local training without a server: each client trains its own model on its own data, and nothing is sent.
-
-A baseline: federated methods should be better for most clients. The metric is the mean of their own models'.
-"""
+"""Local training without a server, a baseline: each client trains its own model on its own data, nothing is sent."""
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.recipe import METHODS, Recipe

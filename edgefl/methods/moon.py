@@ -1,8 +1,4 @@
-"""MOON: features near the received model's and far from the client's previous ones (Li et al. 2021, Eqs. 3-4).
-
-The model gets a projection head. The loss is cross-entropy + μ · contrastive loss of the projections, the received
-model's as the positive pair and those of the client's last local model, which it keeps, as the negative one.
-"""
+"""MOON: features near the received model's and far from the client's previous ones (Li et al. 2021, Eqs. 3-4)."""
 
 import copy
 from typing import Literal

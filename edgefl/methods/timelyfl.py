@@ -1,7 +1,4 @@
-"""TimelyFL: clients train as much as they complete by a common finish (Zhang et al. 2023, Alg. 1-3).
-
-Fast clients train more epochs until then; slow ones train and return only the last blocks.
-"""
+"""TimelyFL (Zhang et al. 2023, Alg. 1-3): by a common finish, fast clients train more epochs, slow ones last blocks."""
 
 from typing import Literal
 

@@ -1,7 +1,4 @@
-"""Operators whose result, or its size, depends on the numbers in a tensor, which those of a local step must not.
-
-PyTorch tags these operators; this module lists those that the tags miss.
-"""
+"""Operators whose result or size depends on numbers in a tensor: those that PyTorch tags, and those that it misses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType

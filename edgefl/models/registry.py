@@ -200,10 +200,7 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
 
 
 def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    """Fill the tensors of a block in place, module by module in the order of definition.
-
-    PyTorch's defaults for convolutions and linear layers, N(0, 1) for embeddings; others need a method ``initialise``.
-    """
+    """Fill a block's tensors: PyTorch's defaults, N(0, 1) for embeddings; others need a method ``initialise``."""
     with torch.no_grad():
         for path, module in block.named_modules():
             prefix = f"{path}." if path else ""

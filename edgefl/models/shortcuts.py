@@ -1,7 +1,4 @@
-"""The outputs of some operators on tensors without data, created directly.
-
-PyTorch computes these in Python, up to 60 times as slowly, and imports its compiler (a second) for the first one.
-"""
+"""The outputs, without data, of operators that PyTorch computes in Python, which is up to 60 times as slow."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest

@@ -1,7 +1,4 @@
-"""Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug).
-
-A call in a mode of smaller width slices the same weights; the input has the channels that it has.
-"""
+"""Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug)."""
 
 from collections.abc import Iterable
 from typing import Literal, cast

@@ -244,10 +244,7 @@ class FlowNetwork:
             self._observer.capacity_changed(link, *self.topology.ends(link), bits_per_second)
 
     def _follow(self, link: int, change: float | None = None) -> None:
-        """Set a link's capacity from its process, and schedule the next change.
-
-        A change is evaluated at its own time: the clock may be a rounding error earlier.
-        """
+        """Set a link's capacity of its change's own time (the clock may be a rounding error earlier); plan the next."""
         process = self._processes.get(link)
         if process is None:
             return

@@ -1,7 +1,4 @@
-"""The event log: one row for each event, in the order of events.
-
-Every figure that edgefl reports is a sum over these rows; ``edgefl verify`` checks them against the laws of all runs.
-"""
+"""The event log, one row for each event, in order: every figure of edgefl is a sum over these rows."""
 
 import json
 import math

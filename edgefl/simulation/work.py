@@ -158,18 +158,11 @@ class WorkModel:
         return self._forwards[key]
 
     def level_of(self, client: int, blocks: int) -> int:
-        """The capacity level that the client gets, by its device and its samples.
-
-        The largest within the device's declared capacity, its memory and the method's deadline; else the smallest.
-        """
+        """The largest capacity level within the device's capacity, its memory and the deadline; else the smallest."""
         return 0 if self.submodels is None else self.of(client, blocks).level
 
     def _chosen(self, group: int, alpha: int, samples: int, steps: int | None) -> Work:
-        """The work at the capacity level that the client gets, which depends only on its device and its samples.
-
-        It is the largest level that is at most the declared capacity of the device, fits in its memory, and meets the
-        method's deadline with the usual local steps; the smallest level if there is none.
-        """
+        """The work at the client's capacity level (:meth:`level_of`), which depends on its device and samples only."""
         submodels = self.submodels
         if submodels is None:
             return self._measure(group, alpha, samples, 0, steps)
