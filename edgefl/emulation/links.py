@@ -32,10 +32,7 @@ _AT_ONCE = 64
 
 
 class Links:
-    """The links of a plan between the network namespaces of the nodes' processes (``pids``).
-
-    The process that makes them is root in the user namespace that owns these; all vanish with the nodes' processes.
-    """
+    """The links of a plan between the network namespaces of the nodes' processes (``pids``), with which they vanish."""
 
     def __init__(self, wiring: Wiring, pids: Mapping[str, int], settings: LinkSettings) -> None:
         self._wiring, self._pids, self._settings = wiring, pids, settings

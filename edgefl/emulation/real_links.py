@@ -1,8 +1,4 @@
-"""The processes and links of an emulation, from their start to their removal.
-
-A process inside new namespaces (``edgefl.emulation.links``) makes the links and starts a process for each node. The
-namespaces end with these, and these with their connection to this one, however it ends.
-"""
+"""The processes and links of an emulation, in new namespaces, which end with the connection to this process."""
 
 import pickle
 import subprocess

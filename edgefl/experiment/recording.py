@@ -133,10 +133,7 @@ def _floats(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RecordedLearner:
-    """A :class:`~edgefl.training.job.Learner` that returns the numbers that training returned before.
-
-    Resuming, replaying and verifying differ if a number is not recorded: ``missing`` makes the error, from its name.
-    """
+    """A :class:`~edgefl.training.job.Learner` of recorded numbers; ``missing`` makes the error if one is lacking."""
 
     def __init__(self, recording: Recording, method: str, missing: Callable[[str], Exception]) -> None:
         self._recording, self._method, self._missing = recording, method, missing

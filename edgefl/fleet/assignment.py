@@ -240,10 +240,7 @@ class FleetAssignment:
 def assign(
     groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None, start: str | None = None
 ) -> FleetAssignment:
-    """Distribute the groups over the clients, by exact counts (largest remainder, earlier groups first among equals).
-
-    Clients that no group names are shuffled by the seed alone, so that every method has the same fleet.
-    """
+    """Distribute groups by exact counts (largest remainder, earlier first), the other clients by the seed alone."""
     counts = group_counts(groups, clients)
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]
     kinds: list[tuple[DeviceProfile, FleetGroup]] = []

@@ -15,10 +15,7 @@ from edgefl.units import at_most, slack
 
 
 class Attendance:
-    """The availability of each client, for a whole fleet at once; draws are keyed by seed and group.
-
-    Results are cached until they change, so queries, in ascending order of time, cost one comparison per client.
-    """
+    """Each client's availability, queried in ascending order of time; draws are keyed by seed and group."""
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:
         clients = len(fleet.group)

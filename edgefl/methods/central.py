@@ -18,9 +18,7 @@ class OnAllData(CrossEntropy):
     """The task's mean loss of a batch of all clients' data."""
 
     profile: NamedProfile = Field(
-        "pc-rtx-2080ti",
-        validate_default=True,
-        description="the server: the name or the path of a device profile, or a whole one",
+        "pc-rtx-2080ti", validate_default=True, description="the server: name or path of a profile, or a whole one"
     )
 
     @property

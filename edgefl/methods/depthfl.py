@@ -1,8 +1,4 @@
-"""DepthFL: each client trains the first blocks, with a classifier after each (Kim et al. 2023, Sec. 3 and Alg. 1).
-
-The client of share p trains the first ⌊p D⌋ of D blocks and their classifiers. Its loss is the sum of their
-cross-entropies + λ_t · their divergences from each other. The server averages each number over those that trained it.
-"""
+"""DepthFL: each client trains the first blocks, with a classifier after each (Kim et al. 2023, Sec. 3 and Alg. 1)."""
 
 from typing import Any
 

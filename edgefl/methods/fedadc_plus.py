@@ -1,8 +1,4 @@
-"""FedADC+: FedADC with self-confidence distillation (Ozfatura et al., Sec. III, Eqs. 7-9).
-
-The target has the received model's probability of each other class i times 1 - ρ_i, where ρ_i grows with the client's
-images of i, and the rest on the label. Local rule, server update and payload are FedADC's.
-"""
+"""FedADC+: FedADC with self-confidence distillation (Ozfatura et al., Sec. III, Eqs. 7-9); all else is FedADC's."""
 
 from typing import Literal
 

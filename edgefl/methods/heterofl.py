@@ -28,10 +28,7 @@ def scaled(_: nn.Module, __: Any, output: Tensor, *, share: float) -> Tensor:
 
 
 class ScaledWidth(Width):
-    """:class:`Width` with HeteroFL's scaler (Diao et al. 2021, Sec. 3): outputs of cut layers are divided by p.
-
-    The scaler follows each convolution and linear layer that is cut, before norm and activation, in training only.
-    """
+    """:class:`Width` with HeteroFL's scaler (Diao et al. 2021): in training, outputs of cut layers are divided by p."""
 
     scaler: bool = Field(default=True, description="divide the outputs of narrower layers by p while training")
 

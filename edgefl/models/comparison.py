@@ -16,10 +16,7 @@ from edgefl.models.random_layers import RandomFunctions, backward_of
 
 
 def difference(model: BlockModel, inputs: Tensor) -> str | None:
-    """Where the blocks of a module compute something else than the module itself; ``None`` if nowhere.
-
-    Outputs, gradients and buffers are compared with the same random numbers and perturbed weights, in both modes.
-    """
+    """Where a module's blocks have other outputs, gradients or buffers than itself, in any mode; ``None``: nowhere."""
     layout, seen, vector = model.layout, list[list[tuple[str, Tensor]]](), perturbed(model, 0)
 
     def watched(name: str, layer: nn.Module, _: Any, output: Any) -> None:

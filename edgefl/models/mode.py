@@ -1,7 +1,4 @@
-"""The mode of layers during one call: training or evaluation, batch statistics, width, depth.
-
-It is an input of the call, not a state of the module, so one skeleton serves all copies; a context variable passes it.
-"""
+"""The mode of layers during one call: an input of it, in a context variable, so that one skeleton serves all copies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

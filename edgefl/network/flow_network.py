@@ -1,7 +1,4 @@
-"""The network of the simulated world: transfers that share links max-min fairly.
-
-One timer (:class:`Agenda`) is set for the next change; those of one instant are solved together, after its events.
-"""
+"""The network of the simulated world: transfers that share links max-min fairly, solved together at each instant."""
 
 from __future__ import annotations
 
