@@ -168,12 +168,8 @@ def lv08(*, acknowledgements: Literal["none", "shared"] = "none") -> Transport:
     0.996079
     0.954842
     """
-    return Transport(
-        efficiency=0.97 / 1.05 if acknowledgements == "shared" else 0.97,
-        latency_factor=13.01,
-        window=4194304.0,
-        penalty_bytes=20537.0,
-    )
+    efficiency = 0.97 / 1.05 if acknowledgements == "shared" else 0.97
+    return Transport(efficiency=efficiency, latency_factor=13.01, window=4194304.0, penalty_bytes=20537.0)
 
 
 class TcpOptions(Options):

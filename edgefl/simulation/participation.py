@@ -24,10 +24,7 @@ Life = Generator[simpy.Event, object, None]
 
 
 class Participation:
-    """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
-
-    Its life is a generator, a process of the world that waits at each ``yield``; its end closes the generator.
-    """
+    """A client of the cohort until its update has arrived or the round has closed; its life is a process."""
 
     def __init__(
         self,
