@@ -155,11 +155,7 @@ MOST_READINGS = 30
 
 
 class Testbed:
-    """The real processes and links of one run, which are ready, as its world uses them.
-
-    ``dilation`` are real seconds for one second of the scenario. ``trainers`` train the clients' jobs in real time;
-    None if training takes the predicted seconds.
-    """
+    """The processes and links of a run; ``dilation``: real seconds a second; ``trainers``: if real time counts."""
 
     __test__ = False  # for pytest
 

@@ -27,12 +27,8 @@ class Battery(Options):
     start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(
         StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
     )
-    charging: Watts = Field(
-        0.0, description="Charging power in watts while the device does not take part; 0: never charged."
-    )
-    resume: float = Field(
-        0.2, gt=0, le=1, description="Part of the capacity at which a device that ran empty takes part again."
-    )
+    charging: Watts = Field(0.0, description="Watts while the device does not take part; 0: never charged.")
+    resume: float = Field(0.2, gt=0, le=1, description="Part of the capacity at which an empty one takes part again.")
 
 
 class Charges:

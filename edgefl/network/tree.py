@@ -134,8 +134,7 @@ def build_topology(
 ) -> Topology:
     """The links between ``server`` and ``client/0``, ``client/1``, … as a scenario describes them.
 
-    In a star and in cells the clients' own capacities are still 0 here, for
-    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file, a client's link may replace those of the file.
+    Clients' capacities are 0, for :class:`~edgefl.network.client_links.ClientLinks` to set, or the file's.
     """
     for name in dict.fromkeys(link_of_client):
         if name not in links:
