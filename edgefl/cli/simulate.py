@@ -13,19 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import (
-    Changes,
-    Details,
-    Device,
-    Methods,
-    NoTrain,
-    Seeds,
-    Trust,
-    argument,
-    check_options,
-    new_folder,
-    option,
-)
+from edgefl.cli import arguments
+from edgefl.cli.arguments import argument, check_options, option
 from edgefl.cli.printing import Stopped, quiet, say, show
 from edgefl.errors import UserError, in_words, locating, nearest
 from edgefl.files import user_path
@@ -43,13 +32,13 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: str | None = argument(
         None, "A YAML file, or a shipped scenario's name; with --add-seeds, a run directory.", metavar="SCENARIO"
     ),
-    out: Path | None = new_folder("The run directory; runs/NAME if not given."),
-    method: Methods = None,
-    changes: Changes = None,
-    seed: Seeds = None,
-    device: Device = "auto",
+    out: Path | None = arguments.new_folder("The run directory; runs/NAME if not given."),
+    method: arguments.Methods = None,
+    changes: arguments.Changes = None,
+    seed: arguments.Seeds = None,
+    device: arguments.Device = "auto",
     engine: EngineKind | None = option(None, "How training runs.", unset="the scenario's"),
-    no_train: NoTrain = False,
+    no_train: arguments.NoTrain = False,
     resume: Path | None = option(
         None,
         "Resume an interrupted run; with --rounds or --set, go on with a finished one.",
@@ -65,8 +54,8 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     add_seeds: int | None = option(
         None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
     ),
-    trust: Trust = False,
-    details: Details = False,
+    trust: arguments.Trust = False,
+    details: arguments.Details = False,
     as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
@@ -94,7 +83,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, go_on, new_seeds=add_seeds, device=device, trust=trust)
         return
-    from edgefl.experiment import look_free
+    from edgefl.experiment import look_free, run
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -122,9 +111,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             run_apps(chosen, out=folder, methods=labels, listeners=[display])
         return
     rehearse(chosen, file=scenario, overrides=changes or (), trains=not no_train)
-
-    from edgefl.experiment import run
-
     with _shown(folder, scenario, lambda: chosen.task.measured, shown) as display:
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,30 +76,25 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     if choose is not None and no_train:
         raise UserError("cannot be combined with --no-train, because nothing is trained", file="--choose")
 
-    def make(settings: Any, labels: list[str] | None) -> list[Job]:
-        return jobs_of(scenario, overrides, settings, methods=labels, **options)
-
-    if spec.optuna is not None and no_train:
+    optuna = spec.optuna
+    make: Callable[..., list[Job]] = partial(jobs_of, scenario, overrides, **options)
+    if optuna is not None and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
         with quiet(as_json):
-            if spec.optuna is not None:
+            if optuna is not None:
                 labels = method or [each.label for each in base.methods]
-                result = _search(spec, spec.optuna, labels, make, folder, spread)
+                result = _search(spec, optuna, labels, make, folder, spread)
             else:
-                made = make(settings_of(spec.grid, spec.random), method)
+                made = make(settings_of(spec.grid, spec.random), methods=method)
                 say(f"{len(made)} jobs", err=True)
                 if choose is not None:
                     check_split(made)
                 result = run(made, folder, **spread)
     except KeyboardInterrupt:
         raise Stopped("to continue: run the same command again") from None
-    _finish(
-        result,
-        choose or (spec.optuna.metric if spec.optuna is not None else None),
-        as_json=as_json,
-        detailed=None if spec.optuna is not None else details,
-    )
+    metric = choose or (None if optuna is None else optuna.metric)
+    _finish(result, metric, as_json=as_json, detailed=details if optuna is None else None)
 
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
@@ -118,7 +114,7 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     spec: SweepSpec,
     options: OptunaSpec,
     labels: list[str],
-    make: Callable[[Any, list[str] | None], list[Job]],
+    make: Callable[..., list[Job]],
     folder: Path,
     spread: dict[str, Any],
 ) -> SweepResult:
@@ -126,7 +122,7 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     from edgefl.sweep.sweeping import search
 
     def jobs(setting: Any, label: str) -> list[Job]:
-        found = make([setting], [label])
+        found = make([setting], methods=[label])
         check_split(found, "sweep")
         return found
 

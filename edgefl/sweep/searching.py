@@ -123,9 +123,8 @@ def _space(optuna: Any, spec: SweepSpec) -> dict[str, Any]:
     # Values may be mappings, which optuna does not support, so it proposes their indices.
     of = optuna.distributions
     chosen = {path: of.CategoricalDistribution(range(len(values))) for path, values in spec.grid.items()}
-    return chosen | {
-        path: of.FloatDistribution(each.low, each.high, log=each.log) for path, each in spec.ranges.items()
-    }
+    ranges = {path: of.FloatDistribution(each.low, each.high, log=each.log) for path, each in spec.ranges.items()}
+    return chosen | ranges
 
 
 def _setting(spec: SweepSpec, proposed: Mapping[str, Any]) -> Setting:
