@@ -45,6 +45,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     columns: str | None = option(
         None, "Only these columns of the table, separated by commas, such as 'accuracy, 80 % at'.", metavar="NAMES"
     ),
+    stragglers: bool = option(
+        False,
+        "The ten clients that closed most rounds, and what a round takes without them or with a deadline.",
+        "--stragglers",
+    ),
     against: Path | None = option(
         None,
         "Compare with the numbers in the scenario's paper, or with a predicted run of the same scenario.",
@@ -63,7 +68,8 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     modes: dict[str, tuple[str, ...]] = {
         "html": ("runs",),
         "figure": ("runs", "x", "methods"),
-        "as_json": ("runs", "output", "layout", "at", "details", "against"),
+        "as_json": ("runs", "output", "layout", "at", "details", "against", "stragglers"),
+        "stragglers": ("runs", "output", "form", "columns", "as_json"),
     }
     if layout == "paper":
         modes["layout"] = ("runs", "output", "at", "form", "columns", "as_json")
@@ -86,7 +92,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         write_output(html, page(results))
         say(f"{html}: self-contained page")
         return
-    table = _table(results, layout, at or (), against, details=details)
+    table = _stragglers(results) if stragglers else _table(results, layout, at or (), against, details=details)
     if columns is not None:
         table = table.only([each.strip() for each in columns.split(",")])
     form_of = {
@@ -124,6 +130,16 @@ def _table(
     if against is not None:
         return published_table(results) if str(against) == "paper" else _against(results, against, details=details)
     return paper_table(results, at) if layout == "paper" else comparison(*results, detailed=details)
+
+
+def _stragglers(results: list[RunResult]) -> Table:
+    from edgefl.report.page.series import series_of
+    from edgefl.report.stragglers import stragglers_table
+
+    table = stragglers_table(series_of(results))
+    if table is None:
+        raise UserError("no round that waited for a client is in an event log of these runs", file="--stragglers")
+    return table
 
 
 def _against(results: list[RunResult], against: Path, *, details: bool) -> Table:

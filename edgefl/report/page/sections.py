@@ -16,6 +16,7 @@ from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, named, none_completed_a_round
 from edgefl.report.run_result import RunResult
 from edgefl.report.sensitivity import robustness_data
+from edgefl.report.stragglers import stragglers_table
 from edgefl.report.table import Table, by_label
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
@@ -87,6 +88,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     found = [
         Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
         logged and Section("rounds", "What limited the rounds", _rounds(series)),
+        (late := stragglers_table(series)) and Section("stragglers", "Whom the rounds waited for", {"shown": late}),
         logged and Section("devices", "Devices", devices_data(series)),
         Section("budget", "Who wins at your budget?", {"trained": trained, "costs": COSTS, "word": metric}),
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
