@@ -63,8 +63,6 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     CSV output contains base units in full precision: for each quantity the mean and the half width of its 95 %
     confidence interval.
     """
-    from edgefl.report.sweep_result import results_in
-
     modes: dict[str, tuple[str, ...]] = {
         "html": ("runs",),
         "figure": ("runs", "x", "methods"),
@@ -77,7 +75,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("expected it with --layout paper", file="--at")
     check_options(context, modes, {"x": ["figure"], "methods": ["figure"]})
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
-    results = [result for run in runs for result in results_in(run, together=html is None)]
+    results = [result for run in runs for result in _opened(run, together=html is None)]
     _give_defaults(results)
     if figure is not None:
         from edgefl.report.figure_file import write_figure
@@ -106,6 +104,18 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         say(text, nl=False)
     else:
         write_output(output, text)
+
+
+def _opened(run: Path, *, together: bool) -> Sequence[RunResult]:
+    from edgefl.record import RunPaths
+    from edgefl.report.sweep_result import results_in
+
+    if not RunPaths(run).state.is_file() or RunPaths(run).summary.is_file():
+        return results_in(run, together=together)
+    from edgefl.cli.simulate import metric_of
+    from edgefl.report.unfinished import unfinished_run
+
+    return [unfinished_run(run, lambda: metric_of(run))]
 
 
 def _give_defaults(runs: Sequence[RunResult]) -> None:
