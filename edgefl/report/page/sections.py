@@ -10,6 +10,7 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
+from edgefl.report.page.fleet_pictures import battery_data, map_data
 from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
@@ -83,7 +84,8 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     scenarios = [(name, run.paths.scenario.read_text("utf-8")) for name, run in named(runs).items()]
     priced = [each for each in PRICED.values() if each.limit and all(at(e, each.name) is not None for e in results)]
     kinds = COSTS | {each.name: each.head for each in priced}
-    front = [(head, _front(compared_series(series), kind)) for kind, head in kinds.items()] if trained else []
+    compared = compared_series(series)
+    front = [(head, _front(compared, kind), kind * (kind in COSTS)) for kind, head in kinds.items()] if trained else []
     logged = any(one.timelines for one in series)
     robust = robustness_data(runs)
     found = [
@@ -96,7 +98,9 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
         Section("statistics", "All figures, intervals and differences",
                 {"every": details(*runs)}, True),
-        trained and Section("front", f"{title} against cost", {"lines": front}, True),
+        trained and Section("front", f"{title} against cost", {"lines": front}),
+        (nodes := map_data(series)) and Section("map", "Map of the fleet", {"methods": nodes}),
+        (held := battery_data(series)) and Section("batteries", "Batteries over time", {"methods": held}),
         logged and Section("traffic", "Traffic: useful and wasted bytes", {"rows": _traffic(series)}, True),
         (rows := fairness_data(series))
         and Section("fairness", "The worst tenth of clients", {"rows": rows, "title": title}, True),
