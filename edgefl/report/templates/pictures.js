@@ -33,6 +33,17 @@
     return { svg, width, height, box: { left: 56, right: width - 8, top: 10, bottom: height - 26 } };
   };
   const path = (points) => points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+  const keys = (names) => {
+    const line = document.createElement("p");
+    line.className = "note";
+    names.forEach((name, at) => {
+      const mark = document.createElement("span");
+      mark.className = "key";
+      mark.style.background = `var(--m${at % 7})`;
+      line.append(mark, `${name} `);
+    });
+    return line;
+  };
   const redraw = [];
 
   const share = data.metric.share;
@@ -56,9 +67,10 @@
     const { x, y } = axes(svg, box, { from: 0, to: Math.max(...every.map((each) => each.cost)), words: (value) => (value ? amount(value, kind) : "0") },
       { from: Math.min(...values), to: Math.max(...values), words: said });
     lines.forEach((points, series) => svg.append(titled(node("path", { d: path(points.map((each) => [x(each.cost), y(each.value)])), fill: "none", stroke: `var(--m${series % 7})`, opacity: 0.45 }), data.names[series])));
-    svg.append(node("path", { d: path(front.map((each) => [x(each.cost), y(each.value)])), fill: "none", stroke: "var(--ink)", "stroke-width": 1 }));
+    const steps = front.flatMap((each, at) => (at ? [[x(each.cost), y(front[at - 1].value)]] : []).concat([[x(each.cost), y(each.value)]]));
+    svg.append(node("path", { d: path(steps), fill: "none", stroke: "var(--ink)", "stroke-width": 1 }));
     front.forEach((each) => svg.append(titled(node("circle", { cx: x(each.cost), cy: y(each.value), r: 3.5, fill: `var(--m${each.series % 7})` }), `${data.names[each.series]}: ${said(each.value)} for ${amount(each.cost, kind)}`)));
-    place.replaceChildren(svg);
+    place.replaceChildren(svg, keys(data.names));
   }));
 
   const chosen = (name, draw) => {
@@ -78,10 +90,7 @@
     of.lines.forEach(([client, device, points]) => svg.append(titled(
       node("path", { d: path([...points, [of.ended, points[points.length - 1][1]]].map(([time, left]) => [x(time), y(left)])), fill: "none", stroke: `var(--m${kinds.indexOf(device) % 7})`, opacity: 0.7 }),
       `client ${client}, ${device}: ${(100 * points[points.length - 1][1]).toFixed(0)} % at the end`)));
-    const key = document.createElement("p");
-    key.className = "note";
-    kinds.forEach((device, at) => { const mark = document.createElement("span"); mark.className = "key"; mark.style.background = `var(--m${at % 7})`; key.append(mark, `${device} `); });
-    place.replaceChildren(svg, key);
+    place.replaceChildren(svg, keys(kinds));
   });
   chosen("map", (place, of) => {
     const { svg, width, height } = canvas(place, 0.85, `Map of the fleet of ${of.name}`);
@@ -89,13 +98,19 @@
     const hubs = [...new Set(of.links.flatMap(([one, other]) => [one, other]).filter((name) => !client(name)))];
     const below = Object.fromEntries(hubs.map((name) => [name, []]));
     of.links.forEach(([one, other]) => { if (client(one) !== client(other)) below[client(one) ? other : one].push(client(one) ? one : other); });
-    const neighbours = (name) => of.links.filter((link) => link[0] === name || link[1] === name).length;
-    const centre = [...hubs].sort((one, other) => neighbours(other) - neighbours(one))[0];
-    const loaded = hubs.filter((name) => name !== centre);
+    const neighbours = (name, kind) => of.links.filter(([one, other]) => (one === name && kind(other)) || (other === name && kind(one))).length;
+    const hub = (name) => !client(name);
+    const centre = [...hubs].sort((one, other) => neighbours(other, hub) - neighbours(one, hub) || below[other].length - below[one].length)[0];
     const places = { [centre]: [0, 0] };
-    const whole = below[centre]?.length ? 1 : 0;
+    const loaded = hubs.filter((name) => name !== centre && below[name].length);
+    const others = hubs.filter((name) => name !== centre && !below[name].length);
     const turn = (2 * Math.PI) / Math.max(1, loaded.length);
-    loaded.forEach((name, at) => { places[name] = [0.33 * Math.cos(at * turn - Math.PI / 2), 0.33 * Math.sin(at * turn - Math.PI / 2)]; });
+    const around = (names, far, from) => names.forEach((name, at) => {
+      const angle = from + (2 * Math.PI * at) / names.length - Math.PI / 2;
+      places[name] = [far * Math.cos(angle), far * Math.sin(angle)];
+    });
+    around(loaded, 0.42, 0);
+    around(others, 0.22, 1.5 * Math.PI + 0.35);
     const spread = (names, from, size) => {
       const rings = Math.max(1, Math.ceil(names.length / Math.max(4, (70 * size) / (2 * Math.PI))));
       names.forEach((name, at) => {
@@ -104,7 +119,7 @@
         places[name] = [far * Math.cos(angle), far * Math.sin(angle)];
       });
     };
-    if (whole) spread(below[centre], -Math.PI / 2, 2 * Math.PI);
+    if (below[centre]) spread(below[centre], -Math.PI / 2, 2 * Math.PI);
     loaded.forEach((name, at) => spread(below[name], (at - 0.45) * turn - Math.PI / 2, 0.9 * turn));
     Object.keys(of.clients).filter((name) => !places[name]).forEach((name, at, all) => spread(all, 0, 2 * Math.PI));
     const at = (name) => [width / 2 + places[name][0] * (width / 2 - 12), height / 2 + places[name][1] * (height / 2 - 12)];
