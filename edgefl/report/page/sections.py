@@ -16,7 +16,9 @@ from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, named, none_completed_a_round
 from edgefl.report.run_result import RunResult
 from edgefl.report.sensitivity import robustness_data
+from edgefl.report.stragglers import stragglers_table
 from edgefl.report.table import Table, by_label
+from edgefl.report.timeline.gantt import LOOKS, gantt_data
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
 
@@ -87,6 +89,8 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     found = [
         Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
         logged and Section("rounds", "What limited the rounds", _rounds(series)),
+        (bars := _gantt(series)) and Section("gantt", "One round", bars),
+        (late := stragglers_table(series)) and Section("stragglers", "Whom the rounds waited for", {"shown": late}),
         logged and Section("devices", "Devices", devices_data(series)),
         Section("budget", "Who wins at your budget?", {"trained": trained, "costs": COSTS, "word": metric}),
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
@@ -146,6 +150,15 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
                   [(each, quantity(seconds[each], "seconds"), 100 * seconds[each] / longest) for each in shown])
                  for name, hidden, seconds in phases],
     }  # fmt: skip
+
+
+def _gantt(series: Sequence[Series]) -> dict[str, Any]:
+    """The rounds of each method's first seed."""
+    logged = {one.name: one.timelines[0] for one in series if one.timelines}
+    methods = gantt_data(logged)
+    some = any(len(each["rounds"]) < each["of"] for each in methods)
+    words = f"Of the first seed{', evenly spaced rounds' * some}. Another picture: edgefl timeline RUN --method NAME."
+    return {"gantt": methods, "kinds": list(LOOKS), "words": words} if methods else {}
 
 
 _PHASES = {"download": "download over ", "compute": "computing on ", "upload": "upload over "}
