@@ -35,6 +35,7 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineWrapper, choose_device
+from edgefl.training.engines.parallel import begin_workers
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 from edgefl.wording import grouped, without_method
@@ -299,6 +300,10 @@ class _ScenarioRuns(Runs):
         self._chosen, self.figures = scenario, scenario.quantities
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
+        if self._choices.train:
+            jobs = rounds * scenario.training.cohort * len(self._choices.methods) * len(scenario.seeds)
+            packages = getattr(scenario.model.spec, "packages", ())
+            begin_workers(jobs, scenario.training.engine.kind, self._choices.device, packages)
         self._check_inputs()
         directory.use_software(software_of(scenario))
         self._costs = step_costs(scenario, self._choices.methods, trains=self._choices.train)
