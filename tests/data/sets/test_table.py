@@ -69,7 +69,7 @@ def test_clients_are_counted_named_and_hold_their_rows(tmp_path):
 
 
 def test_categories_become_inputs_and_targets_numbers(tmp_path):
-    file = table(tmp_path / "t.csv", "day,x,price", [f"{'Mo Di'.split()[n % 2]},{n},{100 + n}.5" for n in range(40)])
+    file = table(tmp_path / "t.csv", "day,x,price", [f"{['Mo', 'Di'][n % 2]},{n},{100 + n}.5" for n in range(40)])
     options = {"train": file, "target": "price", "one_hot": "day", "ignore": "x", "standardise": False, "clients": 2}
     spec = data_set({"name": "table", **options}).for_task(Regression())
     train, _ = load(spec)
