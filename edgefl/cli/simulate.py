@@ -183,8 +183,8 @@ def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mappin
 @contextmanager
 def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
     """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
-    from edgefl.cli.progress import Progress
     from edgefl.record.paths import how_to_continue, is_interrupted
+    from edgefl.report.progress import Progress
 
     display = Progress(metric, sys.stderr)
     try:
