@@ -30,8 +30,9 @@ PARTS = {
 
 INTRODUCTION = """
 ``edgefl.simulate``, ``edgefl.load_scenario``, ``edgefl.Scenario``, ``edgefl.RunResult``, ``edgefl.Listener`` and
-``edgefl.UserError`` are all that most programs need, with the other commands; a scenario's fields are those of :doc:`its file <scenario>`. The
-parts that can be used alone, and the base classes of :doc:`your own parts <../extending>`, follow.
+``edgefl.UserError`` are all that most programs need, with the other commands; a scenario's fields are those of
+:doc:`its file <scenario>`. The parts that can be used alone, and the base classes of
+:doc:`your own parts <../extending>`, follow.
 """
 
 

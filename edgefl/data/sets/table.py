@@ -204,11 +204,11 @@ def _parsed(spec: Table, *_stamps: int | None) -> _Parsed:
             block[name] = np.eye(len(texts))[code]
     targets, classes = _classes(spec, files) if spec.task.classes else ([], [])
     for name in spec.target[: len(targets)]:
-        facts[name] = "target", f"{len(classes):,} classes: {', '.join(classes)}"
+        facts[name] = "target", _counted(classes, "classes")
     having = [file for file in files if spec.client in file.table.header]  # test rows need no clients
     owners = _numbered([file.texts(name) for name in client for file in having])[0] if client else []
     _, clients = _numbered([train.texts(name) for name in client])
-    facts |= {name: ("client", f"{len(clients):,} clients") for name in client}
+    facts |= {name: ("client", _counted(clients, "clients")) for name in client}
     names = ", ".join(inputs), ", ".join(spec.target), ", ".join(client)
     raws = [
         Raw(
@@ -274,5 +274,32 @@ def _numbered(columns: Sequence[Sequence[str]]) -> tuple[list[NDArray[np.int64]]
     return np.split(codes.astype(np.int64), ends), [str(each) for each in names]
 
 
+def _counted(names: Sequence[str], noun: str) -> str:
+    return f"{len(names):,} {noun}: {', '.join(names[:20])}{', …' * (len(names) > 20)}"
+
+
 def _range(values: NDArray[np.float64]) -> str:
     return f"{values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}, deviation {values.std():.4g}"
+
+
+def proposed(file: str, target: str | None, client: str | None) -> tuple[dict[str, Any], int, bool]:
+    """Options for a file, the number of clients, and true if the target suits regression.
+
+    The target is the last column if not given. Columns with at most 20 different texts are one-hot, those with more,
+    such as times, are ignored. Rows are divided among at most 20 clients without a column of clients.
+    """
+    opened = _File.open(file, all(map(str.isdigit, (target or "1", client or "1"))) and (target or client) is not None)
+    target = target or opened.table.header[-1]
+    taken = [target, *([client] if client else [])]
+    others = {name: opened.texts(name) for name in opened.table.header if name and name not in taken}
+    cells = {name: zip(texts, np.isnan(opened.numbers(name)), strict=True) for name, texts in others.items()}
+    words = [name for name, each in cells.items() if any(nan and text.lower() not in NO_NUMBER for text, nan in each)]
+    chosen: dict[str, Any] = {"target": target} | ({"client": client} if client else {})
+    for option, many in (("one_hot", False), ("ignore", True)):
+        if found := [name for name in words if (len(set(others[name])) > 20) == many]:
+            chosen[option] = found
+    values = opened.texts(target)
+    numbers = all(map(_NUMBER.fullmatch, values))
+    regression = numbers and (len(set(values)) > MOST_TEXTS or not all(map(_WHOLE.fullmatch, values)))
+    clients = len(set(opened.texts(client))) if client else max(1, min(20, len(opened.table.rows) // 20))
+    return chosen | ({} if client else {"clients": clients}), clients, regression

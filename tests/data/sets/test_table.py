@@ -109,7 +109,7 @@ def test_the_table_is_shown_first_and_trains(tmp_path, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[3:7] == [
         ["x", "input", "0", "to", "59,", "mean", "29.5,", "deviation", "17.32"],
-        ["site", "client", "2", "clients"],
+        ["site", "client", "2", "clients:", "a,", "b"],
         ["y", "target", "2", "classes:", "hot,", "ok"],
         ["t", "not", "used"],
     ]
