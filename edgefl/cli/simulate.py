@@ -21,10 +21,10 @@ from edgefl.files import user_path
 from edgefl.hardware import EngineKind
 
 if TYPE_CHECKING:
-    from edgefl.cli.progress import Progress
     from edgefl.flower.scenario import AppScenario
     from edgefl.record.events import Listener
     from edgefl.record.metric import Metric
+    from edgefl.report.progress import Progress
     from edgefl.scenario import Scenario
 
 
@@ -183,8 +183,8 @@ def _shown(
 @contextmanager
 def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Progress]:
     """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
-    from edgefl.cli.progress import Progress
     from edgefl.record.paths import how_to_continue, is_interrupted
+    from edgefl.report.progress import Progress
 
     display = Progress(metric, sys.stderr)
     try:
