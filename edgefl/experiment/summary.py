@@ -28,7 +28,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     groups += ["peers"] * math.isfinite(outcome.final.worst)
     values = {"final": finite(outcome.final.metric), "best": finite(outcome.best), "ema": finite(outcome.ema)}
     others = {"batteries": outcome.batteries or None, "absent": outcome.absent, "ensemble": _ensemble(outcome, rounds)}
-    parts = {} if outcome.breakdown is None else {"breakdown": outcome.breakdown}
+    others |= {"breakdown": outcome.breakdown, "secure_aggregation": outcome.secure}
     return SeedResult(
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
@@ -38,7 +38,6 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         budgets=tuple(_budget(budget, metric) for budget in limits.budgets),
         **figures(totals, groups),
         **{name: value for name, value in others.items() if value is not None},
-        **parts,
     )
 
 

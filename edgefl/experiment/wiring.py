@@ -23,6 +23,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import NetworkSpec
+from edgefl.privacy.spec import Privacy
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
@@ -139,6 +140,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
+        "privacy": Privacy(),
         "prices": FleetPrices.model_validate({name: getattr(base.server, name, None) or 0.0 for name in priced}),
     }
     return scenario.model_copy(update=changes)
@@ -246,5 +248,6 @@ def setup_of(
         figures=tuple(scenario.quantities),
         prices=bills_of(scenario, world.fleet),
         overhead=scenario.round_overhead,
+        secure=scenario.privacy.secure_aggregation,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

@@ -20,6 +20,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
+from edgefl.privacy.spec import Privacy
 from edgefl.record.figures import PRICED, Quantity, declare
 from edgefl.record.metric import Metric
 from edgefl.registry import Unread
@@ -93,6 +94,9 @@ class Scenario(Options):
     round_overhead: AnyOverhead = Field(
         default=RoundOverhead(),
         description="the framework's own time in a round: none, a kind (flower, flower-grpc), or seconds",
+    )
+    privacy: Privacy = Field(
+        default_factory=Privacy, description="secure aggregation and differential privacy, with their costs"
     )
     failures: Failures = Field((), description="crashes and outages at given times; malicious: clients that attack")
     cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
@@ -234,6 +238,9 @@ class Scenario(Options):
             if len(spec.clients) < cohort:
                 message = f"expected at least training.cohort ({cohort}) clients, found {len(spec.clients)}"
                 raise UserError(message, field=field)
+        if (secure := self.privacy.secure_aggregation) is not None:
+            with errors_at("privacy.secure_aggregation"):
+                secure.check(min(self.protocol.under_way(cohort), clients))
         local = self.training.local
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
@@ -259,7 +266,7 @@ class Scenario(Options):
             parts.append(Requirement("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
             parts.append(Requirement("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
-        check(parts, world)
+        check([*parts, *self.privacy.parts()], world)
         if selector.waits() and protocol.has_rounds:
             early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"
         if isinstance(self.cost, SecondsCost):
@@ -274,6 +281,9 @@ class Scenario(Options):
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
                 check(method.parts(), protocol.takes(method.weighting), early)
                 check([Requirement(f"protocol '{protocol.kind}'", protocol.needs)], method.takes())
+                if method.objective.server is None:
+                    check(method.parts(), self.privacy.takes())
+                    check(self.privacy.parts(), method.takes())
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

@@ -26,6 +26,7 @@ class RoundByRound(ABC):
     """
 
     may_ask: ClassVar[bool] = False
+    member: ClassVar[type[Participation]] = Participation
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
         self.world, self.book, self.spec = world, book, spec
@@ -113,7 +114,7 @@ class RoundByRound(ABC):
         closes = math.inf if self.seconds is None else self.world.env.now + self.seconds
         reduces = self.spec.late == "partial" and self.seconds is not None
         plan = self.plans.get(client, Plan())
-        participant = Participation(
+        participant = self.member(
             self.world,
             client,
             round,
