@@ -73,6 +73,7 @@ def masked(spec: SecureAggregation, cohort: int, parts: Sequence[Part]) -> tuple
 
 
 def element_bytes(spec: SecureAggregation) -> int:
+    """Bytes of a number of LightSecAgg's field."""
     return 8 if spec.in_flowers_form else 4
 
 
@@ -137,9 +138,8 @@ class SecureRound:
     def down(self, stage: str, client: int) -> tuple[Part, ...]:
         """What the client receives at the start of a stage; in the stage of training, next to the model."""
         if self._light:
-            others = len(self.near(client, "share_masks")) - 1
-            name, bytes, items = "coded_masks", others * self.coded * element_bytes(self.spec), 0
-            return self._parts(stage, name, bytes if stage == COLLECT else 0, items, up=False)
+            others = (len(self.near(client, "share_masks")) - 1) * (stage == COLLECT)
+            return self._parts(stage, "coded_masks", others * self.coded * element_bytes(self.spec), 0, up=False)
         keys = len(self.near(client, "setup")) - 1 + self.sizes.own_keys
         pairs, circle = len(self.near(client, "share_keys")) - 1, len(self.circle[client])
         name, bytes, items = {

@@ -153,4 +153,5 @@ class SecureAggregation(Options):
         >>> SecureAggregation(kind="secagg", bits=16).entry_bits(1024)
         26
         """
-        return (cohort * (2**self.bits - 1)).bit_length()
+        largest: int = cohort * (2**self.bits - 1)
+        return largest.bit_length()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -21,7 +21,7 @@ from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.privacy.spec import Privacy
-from edgefl.record.figures import PRICED, Quantity, declare
+from edgefl.record.figures import PRICED, PRIVATE, Quantity, declare
 from edgefl.record.metric import Metric
 from edgefl.registry import Unread
 from edgefl.scenario.components import Data, Model, Task, built_at, errors_at
@@ -171,7 +171,8 @@ class Scenario(Options):
         for index, each in enumerate(self.figures):
             with built_at(f"figures.{index}"):
                 found.append(quantity_of(each))
-        return [*(each for each in found if each is not None), *(declare(PRICED[name]) for name in self.priced)]
+        own = [*(PRICED[name] for name in self.priced), *(PRIVATE.values() if self.privacy.accounts else ())]
+        return [*(each for each in found if each is not None), *map(declare, own)]
 
     @property
     def priced(self) -> list[str]:
@@ -204,7 +205,9 @@ class Scenario(Options):
     def _check_lists(self) -> None:
         self._check_prices()
         known = [*BudgetSpec.model_fields, *(each.name for each in self.quantities if each.limit)]
-        if len(self.quantities) - len(self.priced) == len(self.figures):  # else it is not executed
+        if len(self.quantities) - len(self.priced) - self.privacy.accounts == len(
+            self.figures
+        ):  # else it is not executed
             for name in self.budgets.model_extra or ():
                 if name not in known:
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")
@@ -284,6 +287,7 @@ class Scenario(Options):
                 if method.objective.server is None:
                     check(method.parts(), self.privacy.takes())
                     check(self.privacy.parts(), method.takes())
+                    self._check_dp(entry.entry)
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"
@@ -292,6 +296,16 @@ class Scenario(Options):
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
+
+    def _check_dp(self, entry: Mapping[str, Any]) -> None:
+        if (dp := self.privacy.dp) is None or not dp.of_clients:
+            return
+        if entry.get("weighting") == "samples":
+            message = "unequal weights change how much one client adds; expected uniform with privacy.dp"
+            raise UserError(message, field="weighting")
+        if (kind := self.training.selection.name) != "uniform" and dp.kind == "central" and dp.sampling == "poisson":
+            message = f"poisson draws each client itself, and selection is {kind}; expected uniform, or fixed"
+            raise UserError(message, field="privacy.dp.sampling")
 
     @contextmanager
     def built_method(self, index: int) -> Iterator[None]:

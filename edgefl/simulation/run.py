@@ -65,6 +65,7 @@ class Outcome:
     absent: Absent | None = None
     breakdown: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None  # of grams and euros
     secure: Mapping[str, Any] | None = None  # what secure aggregation sent and computed
+    privacy: Mapping[str, Any] | None = None  # what ε is about
 
 
 @neutral_torch()
@@ -133,6 +134,7 @@ def simulate_run(
         batteries=world.traffic.power.use(),
         absent=absent_from(world.seen, world.picks),
         breakdown=None if (meter := world.traffic.power.meter) is None else meter.breakdown,
+        privacy=None if setup.ledger is None else setup.ledger.written(),
         secure=None if setup.secure is None else world.tally.written(setup.secure, setup.picked, setup.entries),
     )
 

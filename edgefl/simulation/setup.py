@@ -22,6 +22,7 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Timeouts, Transport
 from edgefl.network.tree import build_topology
+from edgefl.privacy.ledger import Ledger
 from edgefl.privacy.messages import masked
 from edgefl.privacy.secure_aggregation import SecureAggregation
 from edgefl.record.events import EventLog, Listener
@@ -135,6 +136,8 @@ class Setup:
     bandwidth: BandwidthSpec | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
     secure: SecureAggregation | None = None
+    ledger: Ledger | None = None  # of differential privacy
+    poisson: bool = False  # each client is drawn on its own, with probability cohort / clients
 
     @property
     def clients(self) -> int:
@@ -157,6 +160,10 @@ class Setup:
         sizes = self.level_sizes[level] if self.level_sizes else self.sizes_up or self.sizes
         parts = self._returned(sizes if last is None else sizes.last(last))
         return parts if self.secure is None else masked(self.secure, self.picked, parts)
+
+    def enough(self, picked: int) -> int:
+        """Updates that close a round of so many clients."""
+        return picked if self.poisson else self.cohort
 
     @property
     def picked(self) -> int:

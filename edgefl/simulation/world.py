@@ -302,10 +302,10 @@ class World:
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
         self._drew(client, joules)
 
-    def secured(self, round: int, client: int, dispatch: int, stage: str, watts: float, seconds: float) -> None:
+    def secured(self, client: int, stage: str, watts: float, seconds: float, place: tuple[int, int, int]) -> None:
         """The client has computed keys, shares or masks for the last ``seconds``."""
         joules = watts * seconds
-        self.wrote("secure", round, client, dispatch, item=stage, seconds=seconds, joules=joules)
+        self.wrote("secure", *place, item=stage, seconds=seconds, joules=joules)
         self._drew(client, joules)
 
     def refused(self, job: TrainingJob, work: Work) -> None:

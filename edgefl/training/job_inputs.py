@@ -80,7 +80,7 @@ class JobResolver:
             client=job.id.client,
             round=job.round,
             dispatch=job.id.dispatch,
-            objective=method.objective,
+            objective=method.objective if method.private is None else method.private.objective(method.objective),
             rule=method.rule,
             options=self._options_for(layout, job),
             lr=method.local.lr_at(job.round),

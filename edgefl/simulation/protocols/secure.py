@@ -70,7 +70,7 @@ class Member(Participation):
         self.world.traffic.power.phase(self.client, watts := compute_joules(profile, 1.0))
         work = messages.work(stage, self.client)
         yield self._env.timeout(messages.spec.primitives.seconds(work) / profile.core_speed)
-        self.world.secured(*self.job.place, stage, watts, self._end_phase())
+        self.world.secured(self.client, stage, watts, self._end_phase(), self.job.place)
         self.stages.work[self.client] += work
 
     def _waits(self, stage: str) -> Life:
@@ -106,7 +106,9 @@ class Member(Participation):
 class Stages:
     """The stages of one round at the server: each passes when all clients that are left have answered it."""
 
-    def __init__(self, world: World, messages: SecureRound, round: int, serve: Callable[[str, int, float], Life]) -> None:
+    def __init__(
+        self, world: World, messages: SecureRound, round: int, serve: Callable[[str, int, float], Life]
+    ) -> None:
         self.world, self.messages, self.round = world, messages, round
         self.names = messages.spec.stages
         self.work: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -165,7 +167,7 @@ class Stages:
         elif self._present <= (answers := self._answers[name]):
             self._passing = True
             self.world.env.process(self._pass(name))
-        elif name == COLLECT and len(answers) >= self.world.setup.cohort:
+        elif name == COLLECT and len(answers) >= self.world.setup.enough(len(self._members)):
             self.close()
 
     def _pass(self, name: str) -> Life:

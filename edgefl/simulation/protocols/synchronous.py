@@ -122,7 +122,7 @@ class Synchronous(RoundByRound):
             present.discard(participant.client)
             if not present:
                 close()
-            elif arrivals >= world.setup.cohort:
+            elif arrivals >= world.setup.enough(len(cohort)):
                 # Updates that arrive at the same instant count, too.
                 world.env.alarm(0.0).callbacks.append(close)
 
