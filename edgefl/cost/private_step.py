@@ -1,8 +1,8 @@
 """A local step of DP-SGD: what a device executes and stores to clip the gradient of each example, by formulas.
 
 They are those of Opacus 1.6. ``per_sample`` stores each example's gradient of each layer, with a second copy of one
-layer while it is computed. ``fast`` computes them for their norms alone, then goes back a second time with weighted losses.
-``ghost`` is the same, but computes the norms of linear layers from their inputs and their outputs' gradients.
+layer while it is computed. ``fast`` computes them for their norms alone, then goes back again with weighted losses;
+``ghost``, too, but computes the norms of linear layers from their inputs and their outputs' gradients.
 """
 
 import math

@@ -58,8 +58,6 @@ class DifferentialPrivacy(Options):
             raise ValueError("epsilon needs an accountant; expected pld, rdp or prv")
         if isinstance(self.clip, AdaptiveClip) and self.kind != "central":
             raise ValueError(f"an adaptive clip is of kind central, found {self.kind}")
-        if "step" in self.model_fields_set and self.kind != "example":
-            raise ValueError(f"step is an option of kind example, found {self.kind}")
         return self
 
     @property

@@ -65,11 +65,12 @@ class PrivateTraining(Private):
     def noise(self) -> float:
         return 0.0 if self.exposure is None else self.exposure.noise(self.rounds)
 
-    def objective(self, base: Objective) -> Objective:
+    def objective(self, base: Objective, samples: int) -> Objective:
         if self.dp is None or self.dp.of_clients:
             return base
         assert isinstance(self.dp.clip, float)
-        return ClippedExamples(base=base, clip=self.dp.clip, noise=self.noise, size=self.batch)
+        size = min(self.batch, samples) if self.dp.sampling == "poisson" else None
+        return ClippedExamples(base=base, clip=self.dp.clip, noise=self.noise, size=size)
 
     def begin(self, like: Tensor) -> State:
         clip = None if self.dp is None else self.dp.clip
@@ -126,7 +127,7 @@ class PrivateTraining(Private):
 
 
 class ClippedExamples(Objective):
-    """A loss whose gradient is the noisy sum of the examples' clipped gradients, over the ``size`` of a batch.
+    """A loss whose gradient is the noisy sum of the examples' clipped gradients, over the usual ``size`` of a batch.
 
     DP-SGD (Abadi et al. 2016) with the examples' gradients of another loss, g_i: the gradient is
     (Σ_i g_i min(1, C/‖g_i‖) + σ C ν) / size with ν a standard normal vector of the job's and step's key.
@@ -135,7 +136,7 @@ class ClippedExamples(Objective):
     base: SerializeAsAny[Objective]
     clip: float
     noise: float
-    size: int
+    size: int | None  # None: that of the batch itself
 
     side_by_side = False
 
@@ -159,8 +160,9 @@ class ClippedExamples(Objective):
                 each + noisy[entry.block][entry.name] for each, entry in zip(gradients, layout.parameters, strict=True)
             ]
         # A linear function of the parameters whose gradient this is.
-        total = sum((each * gradient).sum() for each, gradient in zip(own, gradients, strict=True)) / self.size
-        return Loss(torch.as_tensor(total), losses.mean() if len(losses) else losses.new_zeros(()))
+        total = sum((each * gradient).sum() for each, gradient in zip(own, gradients, strict=True))
+        total = torch.as_tensor(total) / (self.size or len(batch.labels))
+        return Loss(total, losses.mean() if len(losses) else losses.new_zeros(()))
 
     def _clipped(
         self, local: Weights, parameters: list[Tensor], batch: Batch, context: Context

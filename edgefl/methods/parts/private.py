@@ -14,8 +14,8 @@ class Private(ABC):
     """What changes in the training of a method."""
 
     @abstractmethod
-    def objective(self, base: Objective) -> Objective:
-        """The loss whose gradient clients follow."""
+    def objective(self, base: Objective, samples: int) -> Objective:
+        """The loss whose gradient a client with so many images follows."""
 
     @abstractmethod
     def begin(self, like: Tensor) -> State:
