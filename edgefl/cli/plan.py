@@ -189,6 +189,7 @@ def _notes(made: Plan) -> list[str]:
 
 
 def _rounds(each: MethodPlan) -> Iterator[str]:
+    from edgefl.report.notices import privacy_words
     from edgefl.report.quantities import quantity
 
     time = "–" if each.seconds is None else quantity(each.seconds, "seconds")
@@ -207,6 +208,8 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
         wait = quantity(each.wait_seconds, "seconds")
         parts.append(f"{each.breaks:.3g} broken attempts to transfer a round, each with a wait of {wait}")
     yield f"{each.label}: {'; '.join(parts)}."
+    for text in privacy_words(each.secure_aggregation, each.privacy, each.epsilon):
+        yield f"{each.label}: {text}."
     if each.in_vain is not None:
         yield f"{each.label}: {each.in_vain}."
     for device in each.devices:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
@@ -107,6 +108,9 @@ class MethodPlan:
     in_vain: str | None
     budgets: tuple[BudgetPlan, ...]
     devices: tuple[DevicePlan, ...]
+    secure_aggregation: Mapping[str, Any] | None = None  # as in summary.json, of the planned rounds; so are the others
+    privacy: Mapping[str, Any] | None = None
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
