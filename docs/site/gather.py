@@ -21,7 +21,7 @@ NAVIGATION = {
         "Scenarios": "scenarios", "Data": "data", "Your own model": "own-model", "Methods": "methods",
         "Schedulers": "schedulers", "Device profiles": "device-profiles",
         "From measured rounds to a fleet": "calibration",
-        "Links, traces, topologies": "own-world",
+        "Links, traces, topologies": "own-world", "Privacy and its costs": "privacy",
     },
     "Ask without training": {
         "Planning and sweeping": "planning", "Resume, replay, verify": "reliability", "Emulation": "emulation",
