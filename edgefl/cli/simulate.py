@@ -13,30 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import (
-    Changes,
-    Details,
-    Device,
-    Methods,
-    NoTrain,
-    Seeds,
-    Trust,
-    argument,
-    check_options,
-    new_file,
-    new_folder,
-    option,
-)
+from edgefl.cli import arguments
+from edgefl.cli.arguments import argument, check_options, new_file, option
 from edgefl.cli.printing import Stopped, quiet, say, show
 from edgefl.errors import UserError, in_words, locating, nearest
 from edgefl.files import user_path
 from edgefl.hardware import EngineKind
 
 if TYPE_CHECKING:
-    from edgefl.cli.progress import Progress
     from edgefl.flower.scenario import AppScenario
     from edgefl.record.events import Listener
     from edgefl.record.metric import Metric
+    from edgefl.report.progress import Progress
     from edgefl.scenario import Scenario
 
 
@@ -45,13 +33,13 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: str | None = argument(
         None, "A YAML file, or a shipped scenario's name; with --add-seeds, a run directory.", metavar="SCENARIO"
     ),
-    out: Path | None = new_folder("The run directory; runs/NAME if not given."),
-    method: Methods = None,
-    changes: Changes = None,
-    seed: Seeds = None,
-    device: Device = "auto",
+    out: Path | None = arguments.new_folder("The run directory; runs/NAME if not given."),
+    method: arguments.Methods = None,
+    changes: arguments.Changes = None,
+    seed: arguments.Seeds = None,
+    device: arguments.Device = "auto",
     engine: EngineKind | None = option(None, "How training runs.", unset="the scenario's"),
-    no_train: NoTrain = False,
+    no_train: arguments.NoTrain = False,
     resume: Path | None = option(
         None,
         "Resume an interrupted run; with --rounds or --set, go on with a finished one.",
@@ -67,8 +55,8 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     add_seeds: int | None = option(
         None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
     ),
-    trust: Trust = False,
-    details: Details = False,
+    trust: arguments.Trust = False,
+    details: arguments.Details = False,
     html: Path | None = new_file(
         "Keep a page that reloads itself while the run is in progress; at the end it is that of report --html."
     ),
@@ -99,7 +87,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, go_on, new_seeds=add_seeds, device=device, trust=trust)
         return
-    from edgefl.experiment import look_free
+    from edgefl.experiment import look_free, run
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -127,9 +115,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             run_apps(chosen, out=folder, methods=labels, listeners=listeners)
         return
     rehearse(chosen, file=scenario, overrides=changes or (), trains=not no_train)
-
-    from edgefl.experiment import run
-
     with _shown(folder, scenario, lambda: chosen.task.measured, shown) as listeners:
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=listeners)
 
@@ -198,8 +183,8 @@ def _shown(
 @contextmanager
 def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Progress]:
     """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
-    from edgefl.cli.progress import Progress
     from edgefl.record.paths import how_to_continue, is_interrupted
+    from edgefl.report.progress import Progress
 
     display = Progress(metric, sys.stderr)
     try:

@@ -1,8 +1,7 @@
 """The journal of one run: the events of each round, appended when the round ends.
 
-They contain every number from training. A kill at any moment leaves whole rounds and perhaps a piece of one, which is
-cut off. On resumption the world derives its rows again; the journal compares them with the rows written before, and
-appends the new ones.
+They contain every number from training. A kill leaves whole rounds and perhaps a piece of one, which is cut off. On
+resumption the world derives its rows again; the journal compares them with those before, and appends new ones.
 """
 
 import json

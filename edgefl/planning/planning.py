@@ -20,7 +20,7 @@ from edgefl.fleet.figure import value
 from edgefl.network.transport import SPREAD
 from edgefl.planning.observation import BudgetPlan, DevicePlan, MethodPlan, Observation, Plan, Range, work_seconds
 from edgefl.record.events import Listener
-from edgefl.record.figures import spent_by_round
+from edgefl.record.figures import finite, spent_by_round
 from edgefl.record.rounds import RoundRow, columns_of
 from edgefl.report import RunResult
 from edgefl.report.timeline.data import Timeline, timeline_of
@@ -243,6 +243,9 @@ def _method_plan(
         in_vain=in_vain,
         budgets=budgets,
         devices=tuple(_device_plan(scenario, *each, seen, rows) for each in groups),
+        secure_aggregation=outcome.secure,
+        privacy=outcome.privacy,
+        epsilon=finite(outcome.spent.get("epsilon")),
     )
 
 

@@ -58,10 +58,7 @@ class _EventFile(Listener):
 
 @contextmanager
 def event_file(path: Path) -> Iterator[Listener]:
-    """A listener that writes the events of a run to a Parquet file.
-
-    The file gets its name when it is complete. An error leaves no file; resuming computes its rows again.
-    """
+    """A listener that writes a run's events to a Parquet file, which gets its name when it is complete."""
     with writing(path) as file:
         writer = pq.ParquetWriter(file, EVENTS, **AS_WRITTEN)
         try:
@@ -126,10 +123,7 @@ def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Itera
 
 
 def read_settings(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table.
-
-    Its columns are the job's folder, the values that the sweep varied by path, the method, and figures.
-    """
+    """The setting of each job of a ``sweep.parquet``: its columns up to the method, by path, in order."""
     try:
         table = pq.read_table(file)
         names = table.column_names[: table.column_names.index("method")]

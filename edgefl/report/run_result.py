@@ -208,5 +208,4 @@ class RunResult:
         return pa.concat_tables(tables, promote_options="permissive")
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        return escape(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
+        return escape(f"{type(self).__name__}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.entry import app
-from edgefl.cli.plan import _notes as plan_notes
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.planning import training_time
+from edgefl.planning.observation import _notes as plan_notes
 from edgefl.planning.planning import plan, planned_rounds
 from edgefl.planning.training_time import training_times
 from edgefl.report.timeline.data import read_timeline

@@ -238,6 +238,15 @@ def test_a_setting_that_some_seed_did_not_finish_is_not_chosen(file):
     assert chosen.setting == {"training.local.lr": 0.1}
 
 
+def test_the_least_cost_is_chosen_of_the_settings_that_reach_the_last_target(file):
+    jobs = jobs_of(file, CHANGES, settings_of({"training.local.lr": [0.01, 0.1, 1.0]}), seeds=[0])
+    rows = {"job": [job.id for job in jobs], "method": ["fedavg"] * 3, "grams": [5.0, 30.0, 20.0]}
+    (chosen,) = choose(jobs, pa.table(rows), "grams")
+    assert (chosen.value, chosen.metric, chosen.dimension) == (5.0, "grams", "g")
+    (chosen,) = choose(jobs, pa.table({**rows, "seconds_to_0.8": [None, 9.0, 8.0]}), "grams")
+    assert (chosen.setting, chosen.value) == ({"training.local.lr": 1.0}, 20.0)
+
+
 def test_nothing_is_chosen_by_the_test_images(file, tmp_path):
     command = ["sweep", file, "--grid", "training.local.lr=0.1,0.2", "--choose", "accuracy"]
     result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
