@@ -1,7 +1,7 @@
 """The data of the page's pictures of a fleet, by method, of its first seed: a map of nodes and links, and batteries."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ from edgefl.report.timeline.data import Timeline
 def map_data(series: Sequence[Series]) -> list[dict[str, Any]]:
     """Links with the bytes in each direction and the larger part of their capacity that is used; clients with rounds.
 
+    A method without a server has a second map, of its peers and what they exchanged, without capacities.
     Each client has its device, the rounds that it closed, and those in which its update was used.
     """
     found = []
@@ -28,16 +29,28 @@ def map_data(series: Sequence[Series]) -> list[dict[str, Any]]:
         for each in timeline.transfers:
             for link in each.links:
                 carried[link] += each.bytes
-        links = []
-        for link in carried:
-            back = link[::-1]
-            if back not in carried or link < back:
-                load = max(_load(timeline, way, carried) for way in (link, back))
-                links.append([*link, carried[link], carried.get(back, 0.0), load])
+        exchanged: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for each in timeline.transfers:
+            if each.flow in timeline.receptions:
+                exchanged[f"client/{each.client}", f"client/{timeline.receptions[each.flow]}"] += each.bytes
+        links = [
+            [*link, *both, max(_load(timeline, way, carried) for way in (link, link[::-1]))]
+            for link, both in _both_ways(carried)
+        ]
+        peers = [[*link, *both, None] for link, both in _both_ways(exchanged)]
         clients = sorted({int(node[7:]) for link in carried for node in link if node.startswith("client/")})
         rounds = {f"client/{each}": [timeline.device_of(each), closed[each], joined[each]] for each in clients}
-        found.append({"name": one.name, "links": links, "clients": rounds, "rounds": len(timeline.rounds)})
+        for name, drawn in ((one.name, links), (f"{one.name}: peers", peers)):
+            found.append({"name": name, "links": drawn, "clients": rounds, "rounds": len(timeline.rounds)})
     return [each for each in found if each["links"]]
+
+
+def _both_ways(carried: Mapping[tuple[str, str], float]) -> Iterator[tuple[tuple[str, str], tuple[float, float]]]:
+    """Each two nodes once, with the bytes in both directions."""
+    for link, amount in carried.items():
+        back = link[::-1]
+        if back not in carried or link < back:
+            yield link, (amount, carried.get(back, 0.0))
 
 
 def _load(timeline: Timeline, link: tuple[str, str], carried: dict[tuple[str, str], float]) -> float:

@@ -123,11 +123,12 @@
     loaded.forEach((name, at) => spread(below[name], (at - 0.45) * turn - Math.PI / 2, 0.9 * turn));
     Object.keys(of.clients).filter((name) => !places[name]).forEach((name, at, all) => spread(all, 0, 2 * Math.PI));
     const at = (name) => [width / 2 + places[name][0] * (width / 2 - 12), height / 2 + places[name][1] * (height / 2 - 12)];
+    const heaviest = Math.max(...of.links.map(([, , there, back]) => there + back));
     of.links.forEach(([one, other, there, back, load]) => {
       const [[x1, y1], [x2, y2]] = [at(one), at(other)];
-      const part = Math.min(1, load);
+      const part = load === null ? (there + back) / heaviest : Math.min(1, load);
       svg.append(titled(node("line", { x1, y1, x2, y2, stroke: "var(--accent)", "stroke-width": (0.7 + 7 * part).toFixed(2), opacity: (0.25 + 0.7 * part).toFixed(2) }),
-        `${one} – ${other}: ${amount(there, "bytes")} and ${amount(back, "bytes")} back, ${(100 * load).toPrecision(2)} % of its capacity`));
+        `${one} – ${other}: ${amount(there, "bytes")} and ${amount(back, "bytes")} back${load === null ? "" : `, ${(100 * load).toPrecision(2)} % of its capacity`}`));
     });
     const most = Math.max(1, ...Object.values(of.clients).map(([, closed]) => closed));
     Object.entries(of.clients).forEach(([name, [device, closed, joined]]) => {
