@@ -19,17 +19,19 @@ PrivateStep = Literal["per_sample", "fast", "ghost"]
 
 _FLOAT = 4
 
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
 
 class LayerCall(NamedTuple):
-    """One call of a layer that has parameters, on a batch."""
+    """One call of a layer that has parameters, on a batch; numbers are those of one example."""
 
     module: nn.Module
     batch: int
     parameters: int
     bias: int
-    inputs: int  # numbers of its input and of its output, of one example
+    inputs: int
     outputs: int
-    places: int  # of one example: tokens of a linear layer, pixels of a convolution's output
+    places: int  # tokens of a linear layer, pixels of a convolution's output
     began: list[int]  # how many operators had been executed when its backward pass began
 
     @property
@@ -37,46 +39,33 @@ class LayerCall(NamedTuple):
         return isinstance(self.module, nn.Linear)
 
     @property
-    def convolution(self) -> bool:
-        return isinstance(self.module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-
-    @property
     def gradients(self) -> int:
         """Bytes of all examples' gradients."""
         return _FLOAT * self.batch * self.parameters
 
     @property
-    def unfolded(self) -> int:
-        """Numbers of the unfolded input of a convolution, of one example."""
-        if not self.convolution:
-            return 0
-        return self.places * self.module.in_channels * math.prod(self.module.kernel_size)  # type: ignore[operator, arg-type]
-
-    @property
     def temporary(self) -> int:
-        """Bytes that exist while the examples' gradients are computed, besides these."""
-        if self.convolution:
-            return _FLOAT * self.batch * (self.unfolded + self.inputs)
-        if self.linear or isinstance(self.module, nn.Embedding):
-            return _FLOAT * self.batch * self.outputs
-        return 3 * _FLOAT * self.batch * self.outputs
+        """Bytes that exist while the examples' gradients are computed, besides these.
+
+        A convolution's input is unfolded; a norm is computed again, and its gradient twice copied.
+        """
+        numbers = self.outputs if isinstance(self.module, nn.Linear | nn.Embedding) else 3 * self.outputs
+        if isinstance(self.module, CONVOLUTIONS):
+            numbers = self.inputs + self.places * self.module.in_channels * math.prod(self.module.kernel_size)
+        return _FLOAT * self.batch * numbers
 
     @property
     def macs(self) -> int:
         """Products of the examples' gradients of the weights; outer products of vectors are no products of matrices."""
-        weights = self.parameters - self.bias
-        if self.convolution or (self.linear and self.places > 1):
-            return self.batch * self.places * weights
-        return 0
+        has = isinstance(self.module, CONVOLUTIONS) or (self.linear and self.places > 1)
+        return self.batch * self.places * (self.parameters - self.bias) * has
 
     @property
     def ghost_macs(self) -> int:
         """Products of the norms of a linear layer's gradients."""
         inputs, outputs = self.inputs // self.places, self.outputs // self.places
-        biased = outputs * (self.bias > 0)
-        if self.places == 1:
-            return self.batch * (inputs + outputs + biased)
-        return self.batch * self.places**2 * (inputs + outputs + 1 + biased)
+        numbers = inputs + outputs + outputs * (self.bias > 0)
+        return self.batch * (numbers if self.places == 1 else self.places**2 * (numbers + 1)) * self.linear
 
 
 @contextmanager
@@ -89,15 +78,12 @@ def layer_calls(model: nn.Module, recorder: Recorder) -> Iterator[list[LayerCall
         if first is None or not isinstance(output, Tensor) or not output.requires_grad:
             return
         own = [each for each in module.parameters(recurse=False) if each.requires_grad]
-        bias = getattr(module, "bias", None)
-        batch = len(output)
-        places = output[0].numel() // int(output.shape[-1])
-        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            places = output[0].numel() // module.out_channels
-        began: list[int] = []
+        bias, began = getattr(module, "bias", None), list[int]()
+        channels = module.out_channels if isinstance(module, CONVOLUTIONS) else int(output.shape[-1])
         output.register_hook(lambda _: began.append(len(recorder.records)))  # type: ignore[no-untyped-call]
         numbers = sum(each.numel() for each in own), bias.numel() if isinstance(bias, Tensor) else 0
-        calls.append(LayerCall(module, batch, *numbers, first[0].numel(), output[0].numel(), places, began))
+        sizes = first[0].numel(), output[0].numel(), output[0].numel() // channels
+        calls.append(LayerCall(module, len(output), *numbers, *sizes, began))
 
     hooks = [each.register_forward_hook(called) for each in model.modules() if list(each.parameters(recurse=False))]
     try:
@@ -109,9 +95,9 @@ def layer_calls(model: nn.Module, recorder: Recorder) -> Iterator[list[LayerCall
 
 def private_records(step: PrivateStep, records: Sequence[Record], calls: Sequence[LayerCall]) -> list[Record]:
     """The operators of a private step, from those of the plain one and its calls of layers."""
-    forward = [each for each in records if each.phase == "forward"]
-    backward = [each for each in records if each.phase == "backward"]
-    update = [each for each in records if each.phase == "update"]
+    forward, backward, update = (
+        [each for each in records if each.phase == phase] for phase in ("forward", "backward", "update")
+    )
     kept = backward[0].live if backward and step != "per_sample" else 0  # activations wait for the second pass
     first, stored = list[Record](), 0
     at: dict[int, list[LayerCall]] = {}
@@ -124,24 +110,19 @@ def private_records(step: PrivateStep, records: Sequence[Record], calls: Sequenc
             ghost = step == "ghost" and (call.linear or isinstance(call.module, nn.Embedding))
             gradients = 0 if ghost else call.gradients
             live = max(record.live, kept + _FLOAT * call.batch * (call.outputs + call.inputs)) + stored
-            macs = call.ghost_macs * call.linear if ghost else call.macs
+            macs = call.ghost_macs if ghost else call.macs
             moved = 2 * gradients + call.temporary + _FLOAT * call.batch * (call.inputs + call.outputs)
             flops = 2 * macs or gradients // _FLOAT
             first.append(_extra("bmm" if macs else "mul", macs, flops, moved, live + 2 * gradients + call.temporary))
             stored += gradients if step == "per_sample" else 0
-    count = sum(call.parameters for call in calls)
-    after = _FLOAT * count
-    batch = max((call.batch for call in calls), default=0)
-    second = [] if step == "per_sample" else [each._replace(live=each.live + after) for each in backward]
-    end = [*first, *second]
-    norms = sum(call.gradients for call in calls)
-    end.append(_extra("linalg_vector_norm", 0, norms // 2, norms, after + stored, "update"))
+    count, norms = sum(call.parameters for call in calls), sum(call.gradients for call in calls)
+    after, batch = _FLOAT * count, max((call.batch for call in calls), default=0)
+    end = [*first, _extra("linalg_vector_norm", 0, norms // 2, norms, after + stored, "update")]
     if step == "per_sample":
-        macs = batch * count
-        end.append(_extra("bmm", macs, 2 * macs, norms + _FLOAT * count, after + stored + _FLOAT * count, "update"))
-    noise = after + 3 * _FLOAT * count
-    end.append(_extra("normal_", 0, count, _FLOAT * count, noise, "update"))
-    end.append(_extra("add", 0, count, 3 * _FLOAT * count, noise, "update"))
+        end.append(_extra("bmm", batch * count, 2 * batch * count, norms + after, 2 * after + stored, "update"))
+    else:
+        end += [each._replace(live=each.live + after) for each in backward]
+    end += [_extra(name, 0, count, moved * after, 4 * after, "update") for name, moved in (("normal_", 1), ("add", 3))]
     return [*forward, *end, *update]
 
 

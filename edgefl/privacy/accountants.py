@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from edgefl.errors import UserError, optional
 
-EXTRA, FIELD = "privacy", "privacy.dp.accountant"
+FIELD = "privacy.dp.accountant"
 
 
 class Mechanism(NamedTuple):
@@ -40,7 +40,7 @@ def epsilon(phases: Phases, delta: float, accountant: str) -> float:
     Raises:
         UserError: the accountant's package is not installed, or it has no bound for such sampling.
     """
-    check(accountant)
+    optional("opacus" if accountant == "prv" else "dp_accounting", "privacy", field=FIELD)
     if not phases:
         return 0.0
     if any(not mechanism.noise for mechanism, _ in phases):
@@ -51,11 +51,6 @@ def epsilon(phases: Phases, delta: float, accountant: str) -> float:
         warnings.simplefilter("ignore")  # of orders and numbers that an accountant leaves out itself
         logging.getLogger("absl").setLevel(logging.ERROR)
         return float(_BOUNDS[accountant](phases, delta))
-
-
-def check(accountant: str) -> None:
-    """Raise UserError if the accountant's package is not installed."""
-    optional("opacus" if accountant == "prv" else "dp_accounting", EXTRA, field=FIELD)
 
 
 def _pld(phases: Phases, delta: float) -> float:
@@ -119,15 +114,12 @@ def noise_for(target: float, loss: Callable[[float], float]) -> float:
     >>> round(noise_for(2.0, lambda noise: 3.0 / noise), 3)
     1.5
     """
-    high = 1.0
+    low, high = 0.0, 1.0
     while loss(high) > target:
-        high *= 2
+        low, high = high, 2 * high
         if high > 1e6:
             raise UserError(f"no noise gives ε {target:g} at this δ", field="privacy.dp.epsilon")
-    low = high / 2
-    while low > 1e-3 and loss(low) <= target:
-        low, high = low / 2, low
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
+    while high - low > 1e-4 * high and high > 1e-3:
+        middle = max(low, high / 2) if low < high / 2 else (low + high) / 2
         low, high = (low, middle) if loss(middle) <= target else (middle, high)
     return high

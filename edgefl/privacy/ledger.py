@@ -71,9 +71,8 @@ class Exposure:
 
     def noise(self, rounds: int) -> float:
         """σ: that of the options, or the least with which all rounds stay within ε."""
-        if self.dp.noise is not None:
-            return self.dp.noise
-        assert self.dp.epsilon is not None
+        if self.dp.epsilon is None:
+            return self.dp.noise or 0.0
         delta, who = self.dp.delta, self.accountant
         return noise_for(self.dp.epsilon, lambda noise: epsilon(self.planned(noise, rounds), delta, who))
 
@@ -100,11 +99,7 @@ class Ledger:
             for client, steps in took_part:
                 mechanism, count = self.exposure.of_a_client(self.noise, client, steps)
                 self._counts[client][mechanism] += count
-        return self.spent()
-
-    def spent(self) -> float:
-        """The largest ε of a client or example so far."""
-        return max((self._epsilon(phases) for phases in self._worst()), default=0.0)
+        return self._most(phases_of(counts.items()) for counts in self._counts.values())
 
     def ahead(self) -> float:
         """ε after another round like the last one, in which those with the largest loss take part again."""
@@ -117,41 +112,25 @@ class Ledger:
             steps = exposure.local.steps_for(exposure.samples[client])
             mechanism, count = exposure.of_a_client(self.noise, client, steps)
             found.append(phases_of((counts + Counter({mechanism: count})).items()))
-        return max(self._epsilon(phases) for phases in _undominated(found))
+        return self._most(found)
 
     def written(self) -> dict[str, Any]:
         """As data of ``summary.json``."""
         exposure, dp = self.exposure, self.exposure.dp
-        found: dict[str, Any] = {"kind": dp.kind, "adjacency": exposure.adjacency, "sampling": dp.sampling}
-        found |= {"accountant": exposure.accountant, "delta": dp.delta, "noise": self.noise}
+        found: dict[str, Any] = {name: getattr(dp, name) for name in ("kind", "sampling", "delta")}
+        found |= {"adjacency": exposure.adjacency, "accountant": exposure.accountant, "noise": self.noise}
         if not exposure.alike and self.accounts:
             by_client = {client: self._epsilon(phases_of(each.items())) for client, each in self._counts.items()}
             found["by_client"] = {str(client): by_client[client] for client in sorted(by_client)}
         return found
 
-    def _worst(self) -> list[Phases]:
-        return _undominated(phases_of(counts.items()) for counts in self._counts.values())
-
     def _epsilon(self, phases: Phases) -> float:
         return epsilon(phases, self.exposure.dp.delta, self.exposure.accountant)
 
-
-def _undominated(all_phases: Iterable[Phases]) -> list[Phases]:
-    """Those that may have the largest loss: of one mechanism, those with which none has both more rate and more steps.
-
-    >>> few, more = Mechanism(1.0, 0.1), Mechanism(1.0, 0.2)
-    >>> len(_undominated([((few, 3),), ((more, 5),), ((few, 9),)]))
-    2
-    """
-    all_phases = set(all_phases)
-    several = [phases for phases in all_phases if len(phases) != 1]
-    best: dict[Mechanism, int] = {}
-    for phases in all_phases:
-        if len(phases) == 1:
-            best[phases[0][0]] = max(phases[0][1], best.get(phases[0][0], 0))
-    kept, most = list[Phases](), 0
-    for mechanism, count in sorted(best.items(), key=lambda each: -each[0].rate):
-        if count > most:
-            kept.append(((mechanism, count),))
-            most = count
-    return [*kept, *several]
+    def _most(self, all_phases: Iterable[Phases]) -> float:
+        """The largest ε; phases of one mechanism with both less rate and fewer steps than others are left out."""
+        kept: list[Phases] = []
+        for phases in sorted(set(all_phases), key=lambda each: (-each[0][0].rate, -each[0][1])):
+            if len(phases) > 1 or all(len(each) > 1 or each[0][1] < phases[0][1] for each in kept):
+                kept.append(phases)
+        return max(map(self._epsilon, kept), default=0.0)

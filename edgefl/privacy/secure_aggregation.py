@@ -42,17 +42,14 @@ class Primitives(Options):
         >>> Primitives(key_pair=1, mask_elements=10).seconds({"key_pairs": 2, "mask_elements": 40})
         6.0
         """
-        each = {
-            "key_pairs": self.key_pair,
-            "key_agreements": self.key_agreement,
-            "shares": self.share,
-            "encryptions": self.encryption,
-            "decryptions": self.encryption,
-            "secrets_combined": self.secret,
-            "mask_elements": 1 / self.mask_elements,
-            "field_products": 1 / self.field_products,
-        }
-        return sum(each.get(name, 0.0) * count for name, count in work.items())
+        own = {"decryptions": "encryption", "secrets_combined": "secret"}
+        total = 0.0
+        for name, count in work.items():
+            if name.endswith(("elements", "products")):
+                total += count / getattr(self, name)
+            elif name != "secrets_shared":  # as shares
+                total += count * getattr(self, own.get(name, name.removesuffix("s")))
+        return total
 
 
 class SecureAggregation(Options):
@@ -97,8 +94,7 @@ class SecureAggregation(Options):
 
     @model_validator(mode="after")
     def _of_the_kind(self) -> Self:
-        own = {"neighbours": "secagg_plus", "colluding": "lightsecagg"}
-        for option, kind in own.items():
+        for option, kind in (("neighbours", "secagg_plus"), ("colluding", "lightsecagg")):
             if getattr(self, option) is not None and self.kind != kind:
                 raise ValueError(f"{option} is an option of {kind}, found kind {self.kind}")
         if self.flower and (self.kind == "lightsecagg" or self.entry == "packed"):
@@ -113,8 +109,17 @@ class SecureAggregation(Options):
         return STAGES[self.kind]
 
     @property
+    def light(self) -> bool:
+        return self.kind == "lightsecagg"
+
+    @property
     def in_flowers_form(self) -> bool:
         return (self.entry or ("int64" if self.flower else "packed")) == "int64"
+
+    @property
+    def element_bytes(self) -> int:
+        """Of a number of LightSecAgg's field."""
+        return 8 if self.in_flowers_form else 4
 
     def holders(self, cohort: int) -> int:
         """The clients that hold shares of a client's secrets, itself included.
@@ -136,12 +141,10 @@ class SecureAggregation(Options):
         Raises:
             UserError: a cohort of so many clients cannot run it.
         """
-        if (needed := self.needed(cohort)) > self.holders(cohort):
-            message = f"expected at most the {self.holders(cohort)} clients that hold shares, found {needed}"
-            raise UserError(message, field="threshold")
-        if self.kind == "lightsecagg" and self.privacy(cohort) >= needed:
-            message = f"expected less than the threshold ({needed}), found {self.colluding}"
-            raise UserError(message, field="colluding")
+        if (needed := self.needed(cohort)) > (most := self.holders(cohort)):
+            raise UserError(f"expected at most the {most} clients that hold shares, found {needed}", field="threshold")
+        if self.light and self.privacy(cohort) >= needed:
+            raise UserError(f"expected less than the threshold ({needed}), found {self.colluding}", field="colluding")
 
     def privacy(self, cohort: int) -> int:
         """T of LightSecAgg."""

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from edgefl.privacy.messages import PARTS, formulas, masked_bytes, sizes_of
+from edgefl.privacy.messages import Sizes, formulas, masked_bytes, sizes_of
 from edgefl.privacy.secure_aggregation import SecureAggregation
 
 
@@ -42,15 +42,14 @@ class Tally:
                 row[f"bytes_{way}"] = sum(size * count for size, count in sizes.items())
                 row[f"{way}_bytes_each"] = sorted(sizes)
             stages.append(row)
-        vector = masked_bytes(spec, cohort, entries)
-        parts = sizes_of(spec)._asdict() if spec.kind != "lightsecagg" else {}
+        sizes_of_parts = {} if spec.light else dict(zip(Sizes._fields[:4], sizes_of(spec), strict=False))
         return {
             "kind": spec.kind,
             "rounds": self._rounds,
             "failed": self._failed,
             "round_trips": self._trips,
             "stages": stages,
-            "parts": {"masked_vector": vector, **{name: parts[name] for name in PARTS if parts}},
+            "parts": {"masked_vector": masked_bytes(spec, cohort, entries), **sizes_of_parts},
             "of_a_user": formulas(spec, cohort, entries),
             "work_of_a_client": {name: sorted(counts) for name, counts in sorted(self._clients.items())},
             "work_of_the_server": dict(sorted(self.server.items())),

@@ -1,5 +1,6 @@
 """What training changes for privacy: the sum of a ring, clipped updates and gradients, and their noise."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -85,7 +86,7 @@ class PrivateTraining(Private):
             norms = [float(row.double().norm()) for row in rows]
             rows = [row * min(1.0, clip / norm) if norm else row for row, norm in zip(rows, norms, strict=True)]
             if isinstance(dp.clip, AdaptiveClip):
-                after = {"clip": self._next_clip(dp.clip, state["clip"], norms, facts, seed)}
+                after = {"clip": self._next_clip(dp.clip, state["clip"], norms, facts.round, seed)}
         if dp is not None and dp.kind == "local":
             key = "local", facts.round
             own = (noise_like(rows[0], self.noise * clip, seed, *key, each.client) for each in arrivals)
@@ -112,18 +113,14 @@ class PrivateTraining(Private):
         clip = None if self.dp is None else self.dp.clip
         if not isinstance(clip, AdaptiveClip) or not self.noise:
             return self.noise
-        return float((self.noise**-2 - (2 * self._count_noise(clip)) ** -2) ** -0.5)
+        return float((self.noise**-2 - (2 * (clip.count_noise or self.cohort / 20)) ** -2) ** -0.5)
 
-    def _count_noise(self, clip: AdaptiveClip) -> float:
-        return self.cohort / 20 if clip.count_noise is None else clip.count_noise
-
-    def _next_clip(
-        self, clip: AdaptiveClip, now: Tensor, norms: Sequence[float], facts: RoundFacts, seed: int
-    ) -> Tensor:
+    def _next_clip(self, clip: AdaptiveClip, now: Tensor, norms: Sequence[float], round: int, seed: int) -> Tensor:
         """C exp(-η_C (b - γ)), b the part of the updates that were not clipped, with noise (Andrew et al. 2021)."""
-        draw = generator(seed, "privacy noise", "count", facts.round).standard_normal()
-        inside = sum(norm <= float(now) for norm in norms) + draw * self._count_noise(clip) * bool(self.noise)
-        return now * float(np.exp(-clip.rate * (inside / len(norms) - clip.quantile)))
+        deviation = (clip.count_noise or self.cohort / 20) * bool(self.noise)
+        draw = generator(seed, "privacy noise", "count", round).standard_normal()
+        inside = sum(norm <= float(now) for norm in norms) + draw * deviation
+        return now * math.exp(-clip.rate * (inside / len(norms) - clip.quantile))
 
 
 class ClippedExamples(Objective):

@@ -25,6 +25,7 @@ class Member(Participation):
     """A client of a round with secure aggregation: it also answers the stages before and after its training."""
 
     stages: Stages
+    left: Callable[[Participation], None]
 
     def _before_download(self) -> Life:
         for stage in self.stages.names[:-2]:
@@ -90,10 +91,6 @@ class Member(Participation):
         self.world.wrote("dropout", *self.job.place, item=reason)
         self.finish()
 
-    def late(self) -> None:
-        self.drop("late")
-        self._on_left(self)
-
     def fail(self) -> None:
         """Too few are left: the sum cannot be unmasked."""
         if self.phase == "arrived":
@@ -129,10 +126,9 @@ class Stages:
         """True if the client receives the stage's message and does not answer."""
         setup = self.world.setup
         given = self.messages.spec.losses.get(stage, 0.0)
-        if not isinstance(given, float):
+        if isinstance(given, tuple):
             return client in given
-        draws = generator(setup.seed, "secure losses", self.round, stage).random(setup.clients) if given else [1.0]
-        return bool(given and draws[client] < given)
+        return bool(given and generator(setup.seed, "secure losses", self.round, stage, client).random() < given)
 
     def holds(self, client: int) -> bool:
         """True if the server has the masked vector of the client, and may unmask the sum."""
@@ -155,7 +151,8 @@ class Stages:
         """The deadline of the round: whoever has not sent its masked vector is late."""
         for member in self._members:
             if not member.over and member.client not in self._answers[COLLECT]:
-                member.late()
+                member.drop("late")
+                member.left(member)
 
     def _look(self) -> None:
         if self._failed or self._passing or self._place == len(self.names):
@@ -228,5 +225,6 @@ class SecureRounds(Synchronous):
 
         member = super().participation(client, round, downlink, chosen, left)
         assert isinstance(member, Member)
+        member.left = left
         stages.join(member)
         return member
