@@ -21,6 +21,8 @@ from edgefl.simulation.evaluating import FIRST_DISPATCH
 from edgefl.simulation.work import WorkModel, local_seconds
 from edgefl.wording import counted, span
 
+_Place = tuple[int, int, str]
+
 
 @dataclass(frozen=True)
 class Range:
@@ -158,7 +160,9 @@ class Observation(Listener):
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self._works: dict[WorkKey, Event] = {}
-        self._sizes: dict[tuple[int, int, str], float] = {}
+        # by round, client and direction: the bytes of its first attempts, those that have arrived, and their ratio
+        self._sizes: dict[_Place, float] = {}
+        self._moved: dict[_Place, tuple[float, float]] = {}
         self.spent: defaultdict[tuple[int, int], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.log: list[Event] = []
         self._evaluated: dict[tuple[int, int], float] = {}  # since when, by round and client
@@ -223,18 +227,27 @@ class Observation(Listener):
                 if event.kind == "reception":
                     self._sizes.setdefault(place, event.bytes)
                 if event.kind.startswith("transfer") or event.kind == "reception":
-                    spent[f"done.{event.item}"] += event.bytes / size if (size := self._sizes[place]) else 1.0
+                    self._moves(place, event.bytes, spent)
                     spent["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
                     if event.item in ("up", "down"):
                         spent[f"{event.item}load_seconds"] += event.seconds
-            case "transfer_start":
-                self._sizes.setdefault(place, event.bytes)  # that of the first attempt
+            case "transfer_start" if "first" not in event.facts:  # not sent again
+                later = self._sizes.get(place, 0.0) if place in self._moved else 0.0  # a later stage
+                self._sizes[place] = max(self._sizes.get(place, 0.0), later + event.bytes)
             case "transfer_break":
-                spent[f"done.{event.item}"] -= event.bytes / (self._sizes[place] or 1.0)  # they are sent again
+                self._moves(place, -event.bytes, spent)  # they are sent again
                 spent["breaks"] += 1
                 spent["wait_seconds"] += event.seconds
             case "lost":
                 spent[f"lost.{event.item}"] += 1
+
+    def _moves(self, place: _Place, bytes: float, spent: defaultdict[str, float]) -> None:
+        """Count how much of a phase is done: the bytes that arrived, of those that its transfers have."""
+        moved, before = self._moved.get(place, (0.0, 0.0))
+        size = self._sizes[place]
+        ratio = (moved + bytes) / size if size else before + 1.0
+        spent[f"done.{place[2]}"] += ratio - before
+        self._moved[place] = moved + bytes, ratio
 
 
 def _joules(event: Event, profile: DeviceProfile, bound: Bound) -> float:

