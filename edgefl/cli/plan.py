@@ -41,6 +41,11 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "--for",
         metavar="CONDITION",
     ),
+    grid: list[str] | None = option(
+        None,
+        "Plan with each of these values, in all combinations, in one table: model=cnn,mlp; repeatable.",
+        metavar="PATH=V1,V2",
+    ),
     vary: list[str] | None = option(
         None,
         "With --for: search only the least capacity of these links, such as network.links.lte.up; repeatable.",
@@ -87,6 +92,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "published": ["scenario", "changes", "method", "rounds", "seed", "on", "as_json"],
         "here": ["scenario", "changes", "method", "rounds", "seed", "device", "as_json"],
         "start": ["scenario", "changes", "method", "rounds", "seed", "as_json"],
+        "grid": ["scenario", "changes", "method", "rounds", "seed", "as_json"],
     }
     needs = {"on": ["published"], "device": ["here"]}
     check_options(context, modes, {**needs, "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
@@ -119,6 +125,11 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
             f"{paths.scenario}",
             file=scenario,
         )
+    if grid:
+        from edgefl.cli.plan_grid import show_grid
+
+        show_grid(scenario, changes or (), grid, as_json=as_json, methods=method, rounds=rounds, seed=seed)
+        return
     with quiet(as_json):
         from edgefl.planning.observation import Plan
         from edgefl.planning.planning import plan as make

@@ -32,7 +32,7 @@ def batch_plan(
     ``options.batch``, of which a step takes ``options.accumulate``, the last step of a pass those that are left. The
     last, incomplete batch of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job
     longer than a pass continues with the next one. The random key is the seed, the client and the index ``dispatch`` of
-    its job, from 0, without the method.
+    its job, from 0, without the method. With Poisson sampling each step draws each image with probability batch / n_k.
 
     Raises:
         ValueError: the shard is empty.
@@ -44,6 +44,8 @@ def batch_plan(
         raise ValueError(f"client {client} has no images to train on")
     rng = generator(seed, "batches", client, dispatch)
     size, (whole, rest) = options.step_samples, options.a_pass(len(shard))
+    if options.poisson:
+        return [shard[rng.random(len(shard)) < size / len(shard)] for _ in range(steps)]
     plan: list[Integers] = []
     while len(plan) < steps:
         shuffled = rng.permutation(shard)[: whole * size + rest]
@@ -76,7 +78,8 @@ class JobBatches:
             draws=None if self.draws is None else uploaded(self.draws, self.data.device),
         )
         offsets, first = self.offsets, 0
-        most = _at_once(self.data)
+        # Images at a time: few calls for small images, and on a CPU not more than fits in its caches.
+        most = (1 << (20 if self.data.device.type == "cpu" else 22)) // (FLOAT_BYTES * self.data.inputs[0].numel())
         while first < len(self):
             # As many complete steps as fit in that many images, at least one.
             last = max(first + 1, bisect_right(offsets, offsets[first] + most) - 1)
@@ -88,12 +91,6 @@ class JobBatches:
     def _between(self, start: int, stop: int) -> Batch:
         draws = None if self.draws is None else self.draws[:, start:stop]
         return fetch(self.data, self.indices[start:stop], draws)
-
-
-def _at_once(data: Dataset) -> int:
-    """Images to gather at a time: few calls for small images, and on a CPU not more than fits in its caches."""
-    most = 1 << (20 if data.device.type == "cpu" else 22)
-    return most // (FLOAT_BYTES * data.inputs[0].numel())
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,19 +41,13 @@ class TraceColumns(Options):
     """The columns of a table, by name or, in one without a header, by number; other columns are not read."""
 
     time: Text = Field(description="The column of the times.")
-    time_format: TimeFormat = Field(
-        "s",
-        description="s, ms, us, ns, min, h or day: numbers; iso, YYYY.MM.DD_HH.MM.SS or YYYYMMDDHHMMSS (iperf 2): "
-        "dates with times, in UTC if no zone is given.",
-    )
+    time_format: TimeFormat = Field("s", description="A unit, or a form of dates with times, in UTC by default.")
     rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(
         description="The unit of the rates, such as Mbit/s or kB/s."
     )
     group: Names = Field((), description="The columns that distinguish traces; none: the file is one trace.")
-    missing: tuple[Text, ...] = Field(
-        (), description="Texts in the rate's column that mean no measurement; the rate before it stays valid."
-    )
+    missing: tuple[Text, ...] = Field((), description="Texts that mean no measurement; the rate before stays valid.")
     where: dict[str, Text] = Field({}, description="Column to text: only rows with these texts are read.")
 
     def __hash__(self) -> int:
@@ -234,10 +228,7 @@ _WHOLE = re.compile(r"[0-9]{1,15}")
 def read_traces(
     file: str | Path, form: str | TraceColumns, *, every: float = 1.0, scale: float = 1.0
 ) -> dict[str, StepTrace]:
-    """The traces in a file, with every rate multiplied by ``scale``, by the name of their group ('' for only one).
-
-    ``form`` is the name of the file's format, or its columns; ``every`` is that of :func:`read_mahimahi`.
-    """
+    """A file's traces by group (or ''), in a format or columns, with rates times ``scale``; ``every``: of mahimahi."""
     try:
         stamp = (found := os.stat(file)).st_mtime_ns, found.st_size
     except OSError:
@@ -277,14 +268,8 @@ def _scaled(trace: StepTrace, scale: float) -> StepTrace:
 def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     """A Mahimahi trace: each line is the millisecond at which one packet of 1500 bytes may leave; looped at its end.
 
-    A line ``t`` is spread over the interval that ends at ``t``, so that the bits passed by the end of each interval
-    equal the count of lines so far. The period is the last line, as in Mahimahi; a line 0 counts at the end of a loop.
-
-    The intervals are ``every`` seconds long, a multiple of 1 ms; the last one may be shorter. The millisecond of the
-    trace is exact, at 1000 changes a second; 0.1 s or 1 s is sufficient for transfers of seconds.
-
-    Raises:
-        UserError: a missing file, or one that is not such a trace.
+    A line ``t`` is spread over the interval that ends at ``t``. The period is the last line; a line 0 counts at the end
+    of a loop. Intervals have ``every`` seconds, in ms; 1 ms is exact, 0.1 s enough for transfers of seconds.
     """
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:
@@ -313,10 +298,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
 
 
 def _six_columns(text: str) -> StepTrace:
-    """A log without header of which each line gives, in columns 5 and 6, bytes and the milliseconds they took.
-
-    The other columns may be ``NOFIX``. Time between lines that columns 6 do not count is not part of the trace.
-    """
+    """A log whose columns 5 and 6 are bytes and the milliseconds that they took; other time is left out."""
     starts, rates, passed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):
         if cells := line.split():

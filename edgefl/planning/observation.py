@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
@@ -13,6 +14,7 @@ from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
 from edgefl.record.figures import QUANTITIES
+from edgefl.report.notices import privacy_words
 from edgefl.report.quantities import limit, quantity
 from edgefl.report.table import Column, Table, figures, words
 from edgefl.simulation.evaluating import FIRST_DISPATCH
@@ -111,6 +113,9 @@ class MethodPlan:
     in_vain: str | None
     budgets: tuple[BudgetPlan, ...]
     devices: tuple[DevicePlan, ...]
+    secure_aggregation: Mapping[str, Any] | None = None  # as in summary.json, of the planned rounds; so are the others
+    privacy: Mapping[str, Any] | None = None
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -304,6 +309,8 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
         wait = quantity(each.wait_seconds, "seconds")
         parts.append(f"{each.breaks:.3g} broken attempts to transfer a round, each with a wait of {wait}")
     yield f"{each.label}: {'; '.join(parts)}."
+    for text in privacy_words(each.secure_aggregation, each.privacy, each.epsilon):
+        yield f"{each.label}: {text}."
     if each.in_vain is not None:
         yield f"{each.label}: {each.in_vain}."
     for device in each.devices:

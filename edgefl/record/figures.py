@@ -1,7 +1,7 @@
 """The figures of a run: each cost, count and share is declared here, once, in :data:`QUANTITIES`.
 
-A run charges amounts to quantities. A quantity is a column of ``rounds.parquet``, a key of ``summary.json`` and of
-JSON output, a row of ``--details``, and, if its declaration says so, an x-axis and a budget. A *derived* figure is a
+A run charges amounts to quantities. A quantity is a column of ``rounds.parquet``, a key of ``summary.json`` and of JSON
+output, a row of ``--details``, and, if its declaration says so, an x-axis and a budget. A *derived* figure is a
 function of other totals, and has no column.
 """
 
@@ -213,6 +213,12 @@ PRICED = {
     )
 }
 """Of runs with ``prices`` only; the details of each row have what it emits and costs."""
+
+PRIVATE = {
+    "epsilon": _Q("epsilon", "number", "privacy loss ε so far, of the client or example with the most", "ε",
+                  limit="privacy", axis="ε", total="last"),
+}  # fmt: skip
+"""Of runs with ``privacy.dp`` and an accountant only."""
 
 COSTS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 """The quantities that tables and the page's budgets show first, with their headings."""

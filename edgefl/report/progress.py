@@ -101,9 +101,13 @@ class Progress(Listener):
         """Remove the line."""
         self._print("", ends=False)
 
-    def _line(self, *, ended: bool = False) -> str:
+    def left(self, *, ended: bool = False) -> float:
+        """Seconds until the end of all runs, by the rounds so far; ``ended``: the present run is complete."""
         done = (self._run - 1) * self._most + (self._most if ended else self._round)
-        left = (self._clock() - self._began) * (self._runs * self._most - done) / max(1, done)
+        return (self._clock() - self._began) * (self._runs * self._most - done) / max(1, done)
+
+    def _line(self, *, ended: bool = False) -> str:
+        left = self.left(ended=ended)
         unit = unit_for([max(1.0, left)], "seconds")
         best = "–" if math.isnan(self._best) else quantity(self._best, self._metric.dimension)
         count, most = str(self._run).rjust(len(str(self._runs))), str(self._round).rjust(len(str(self._most)))

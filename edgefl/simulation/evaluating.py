@@ -67,9 +67,8 @@ class Evaluator(Participation):
 class Evaluating:
     """The end of each round of a run: the server aggregates and evaluates, then clients evaluate, as in Flower.
 
-    The server's seconds are those of its device, if the scenario names one. Clients that evaluate are drawn from those
-    that are available then; the round waits for all of them that stay. Where cells average, each cell receives the
-    model once and forwards it.
+    The server takes its device's seconds, if it has one. Clients are drawn from those available then; the round waits
+    for all that stay. Where cells average, each receives the model once and forwards it.
     """
 
     world: World
@@ -87,10 +86,10 @@ class Evaluating:
             # One pass over each update, with a multiplication and an addition for each number, and one over the model.
             moved = float((updates + 1) * sizes.model_bytes)
             mean = Operator("mean", updates * sizes.model_bytes / 2, moved, count=1)
-            yield from self._serve("aggregation", round, step_seconds(setup.server_device, [mean]))
+            yield from self.serve("aggregation", round, step_seconds(setup.server_device, [mean]))
             if evaluation is not None and evaluation.on_server:
                 work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
-                yield from self._serve("evaluation", round, work.seconds)
+                yield from self.serve("evaluation", round, work.seconds)
         if evaluation is not None and evaluation.share:
             self._doing = "clients", round, self.world.env.now
             yield from self._on_clients(round, evaluation)
@@ -104,7 +103,8 @@ class Evaluating:
         for evaluator in self._evaluators:
             evaluator.drop("unfinished")
 
-    def _serve(self, what: str, round: int, seconds: float) -> Life:
+    def serve(self, what: str, round: int, seconds: float) -> Life:
+        """The server computes."""
         self._doing = what, round, self.world.env.now
         yield self.world.env.timeout(seconds)
         self._ended()

@@ -8,6 +8,7 @@ from typing import ClassVar
 import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
+from edgefl.randomness import generator
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.evaluating import Evaluating
 from edgefl.simulation.participation import Participation
@@ -21,11 +22,11 @@ from edgefl.simulation.world import World
 class RoundByRound(ABC):
     """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
-    ``seconds`` count from the start of the present round to its deadline; None for none. ``plans`` is the local
-    work that the server chose for each client of the present round, if it did.
+    ``seconds`` is the round's deadline after its start; ``plans`` is the local work that the server chose, if it did.
     """
 
     may_ask: ClassVar[bool] = False
+    member: ClassVar[type[Participation]] = Participation
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
         self.world, self.book, self.spec = world, book, spec
@@ -69,13 +70,16 @@ class RoundByRound(ABC):
 
     def _cohort(self, round: int) -> list[int]:
         committed, self._committed = self._committed, []
-        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
+        everyone, setup = self._decisions.everyone, self.world.setup
+        if not setup.poisson or committed:
+            return committed or self._decisions.pick(round, everyone, self._size, round)
+        draws = generator(setup.seed, "poisson", round)
+        while not (drawn := draws.random(setup.clients) < setup.cohort / setup.clients).any():
+            pass  # an empty draw is repeated
+        return self._decisions.pick(round, everyone[drawn], setup.clients, round)
 
     def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
-        """Pick the clients of the next round; return the parts that each can receive already, if any.
-
-        Selection is final before the present round's aggregation.
-        """
+        """Pick the next round's clients, finally; return the parts that each can receive already."""
         world, setup = self.world, self.world.setup
         if not setup.method.overlap or round >= setup.rounds:
             return {}
@@ -89,10 +93,7 @@ class RoundByRound(ABC):
 
     @abstractmethod
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """Run the cohort's participations, in ``self.participants``, until the round (from 0) closes.
-
-        ``alphas`` is each client's number of blocks from the scheduler, if there is one.
-        """
+        """Run the cohort, in ``self.participants``, with its number of blocks, until the round (from 0) closes."""
 
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
         """Wait between the pick of a cohort and the beginning of its round; by default not at all."""
@@ -113,7 +114,7 @@ class RoundByRound(ABC):
         closes = math.inf if self.seconds is None else self.world.env.now + self.seconds
         reduces = self.spec.late == "partial" and self.seconds is not None
         plan = self.plans.get(client, Plan())
-        participant = Participation(
+        participant = self.member(
             self.world,
             client,
             round,
