@@ -88,6 +88,10 @@ def battery_data(series: Sequence[Series]) -> list[dict[str, Any]]:
                     charged = own["charging"] * max(0.0, event.time - event.seconds - since) / own["capacity"]
                     left, rounds[event.client] = min(1.0, left + charged), event.round
                 lines[event.client].append((event.time, max(0.0, left - event.joules / own["capacity"])))
+        for client, own in owners.items():
+            since, left = lines[client][-1]
+            charged = own["charging"] * (timeline.ended - since) / own["capacity"]
+            lines[client].append((timeline.ended, min(1.0, left + charged)))
         emptiest = sorted(lines.items(), key=lambda each: each[1][-1][1])[:_SHOWN]
         thin = {client: [*(of[len(of) * n // _POINTS] for n in range(_POINTS)), of[-1]] for client, of in emptiest}
         found.append({

@@ -88,7 +88,7 @@
     const kinds = [...new Set(of.lines.map(([, device]) => device))];
     const { x, y } = axes(svg, box, { from: 0, to: of.ended, words: (value) => (value ? amount(value, "seconds") : "0") }, { from: 0, to: 1, words: (value) => `${Math.round(100 * value)} %` });
     of.lines.forEach(([client, device, points]) => svg.append(titled(
-      node("path", { d: path([...points, [of.ended, points[points.length - 1][1]]].map(([time, left]) => [x(time), y(left)])), fill: "none", stroke: `var(--m${kinds.indexOf(device) % 7})`, opacity: 0.7 }),
+      node("path", { d: path(points.map(([time, left]) => [x(time), y(left)])), fill: "none", stroke: `var(--m${kinds.indexOf(device) % 7})`, opacity: 0.7 }),
       `client ${client}, ${device}: ${(100 * points[points.length - 1][1]).toFixed(0)} % at the end`)));
     place.replaceChildren(svg, keys(kinds));
   });
