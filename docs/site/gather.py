@@ -15,13 +15,13 @@ import scenario_reference
 ROOT = Path(__file__).resolve().parents[2]
 
 NAVIGATION = {
-    "Start": {"Your own, in fifteen minutes": "tutorial", "Results": "results", "For Flower users": "flower",
-              "Coming from another tool": "coming-from"},
+    "Start": {"Your own, in fifteen minutes": "tutorial", "Where it runs": "where-it-runs", "Results": "results",
+              "For Flower users": "flower", "Coming from another tool": "coming-from"},
     "Describe my world": {
         "Scenarios": "scenarios", "Data": "data", "Your own model": "own-model", "Methods": "methods",
         "Schedulers": "schedulers", "Device profiles": "device-profiles",
         "From measured rounds to a fleet": "calibration",
-        "Links, traces, topologies": "own-world",
+        "Links, traces, topologies": "own-world", "Privacy and its costs": "privacy",
     },
     "Ask without training": {
         "Planning and sweeping": "planning", "Resume, replay, verify": "reliability", "Emulation": "emulation",

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.cost.measure import ALIKE, StepCost, Trace, mean_cost, step_cost, trace
+from edgefl.cost.measure import ALIKE, StepCost, Trace, mean_cost, private_step, step_cost, trace
 from edgefl.cost.recorder import Record
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -85,9 +85,17 @@ class CostModel:
             costs.append((share, traced(batch).cost if law is None else law.at(batch)))
         return mean_cost(costs)
 
+    @neutral_torch()
+    def product_flops(self, method: Method, alpha: int, batch: int) -> float:
+        """The FLOPs of a step's products alone, two for each multiply-accumulate, as PyTorch's counter has them."""
+        model = method.objective.adapt(self.model)
+        variants = method.objective.variants(model) or ALIKE
+        macs = (share * trace(model, method, alpha, batch, drawn).numbers[0].sum() for share, drawn in variants)
+        return 2 * float(sum(macs))
+
 
 def _signature(method: Method) -> tuple[object, ...]:
     how_long = {"epochs", "steps", "lr", "lr_decay", "drop_last", "common_finish", "input"}
     how_long |= {"batch"} if method.local.accumulate == 1 else set()
     options = tuple((type(part), repr(part)) for part in (method.objective, method.rule))
-    return (*options, method.local.model_dump_json(exclude=how_long))
+    return (*options, private_step(method), method.local.model_dump_json(exclude=how_long))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
+from edgefl.cost.private_step import PrivateStep, layer_calls, private_records
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
@@ -28,6 +29,7 @@ from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal
 from edgefl.operator_kinds import Backend
+from edgefl.privacy.training import PrivateTraining
 from edgefl.randomness import generator
 
 
@@ -42,6 +44,13 @@ class Step(NamedTuple):
     objective: Objective
     rule: LocalRule
     local: LocalOptions
+
+
+def private_step(method: Step | Method) -> PrivateStep | None:
+    """How a method's clients clip the gradients of their examples; ``None`` if they do not."""
+    private = method.private if isinstance(method, Method) else None
+    dp = private.dp if isinstance(private, PrivateTraining) else None
+    return dp.step if dp is not None and not dp.of_clients else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +223,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
             options = local.on(layout, trained.first)
             held = {name: vectors[name] for name in sorted(rule.vectors)} | rule.first(trained.parameters)
             memory = rule.begin(trained.parameters, {name: held[name] for name in sorted(rule.vectors)}, options, 1)
-        with recorder:
+        with recorder, layer_calls(model, recorder) as calls:
             local_step(
                 objective,
                 rule,
@@ -242,6 +251,8 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
             stacklevel=1,
         )
     records = recorder.repeated(1, more) if more else recorder.records
+    if (step := private_step(method)) is not None:
+        records = private_records(step, records, calls)
     return Trace(batch, tuple(records), sum(recorder.brought.values()) - later, recorder.differs)
 
 

@@ -35,6 +35,7 @@ class MethodCost:
     # the part of the model that the client's capacity level trains; None for methods without levels
     share: float | None
     step: StepCost
+    product_flops: float  # of the step's products of matrices and convolutions alone, biases left out
     stored: StoredParameters
     down: tuple[Part, ...]  # the parts of a round's downlink and uplink, for a client that skipped the previous round
     up: tuple[Part, ...]
@@ -56,6 +57,7 @@ class MethodCost:
             "bytes_touched": self.step.bytes_touched,
             "launches": self.step.launches,
             "uncounted": uncounted(self.step.operators),
+            "product_flops": self.product_flops,
             "paper_factor": self.paper_factor,
             "peak_memory_bytes": self.step.peak_memory_bytes,
             "optimizer_bytes": self.optimizer_bytes,
@@ -99,6 +101,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         alpha=received,
         share=None if method.submodels is None else method.submodels.levels[level],
         step=costs.cost(method, received, batch),
+        product_flops=costs.product_flops(method, received, batch),
         stored=stored_parameters(model, method, received),
         down=downlink.parts,
         up=payload.uplink(encoded_sizes(codecs.up, model.layout)),

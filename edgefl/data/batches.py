@@ -32,7 +32,7 @@ def batch_plan(
     ``options.batch``, of which a step takes ``options.accumulate``, the last step of a pass those that are left. The
     last, incomplete batch of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job
     longer than a pass continues with the next one. The random key is the seed, the client and the index ``dispatch`` of
-    its job, from 0, without the method.
+    its job, from 0, without the method. With Poisson sampling each step draws each image with probability batch / n_k.
 
     Raises:
         ValueError: the shard is empty.
@@ -44,6 +44,8 @@ def batch_plan(
         raise ValueError(f"client {client} has no images to train on")
     rng = generator(seed, "batches", client, dispatch)
     size, (whole, rest) = options.step_samples, options.a_pass(len(shard))
+    if options.poisson:
+        return [shard[rng.random(len(shard)) < size / len(shard)] for _ in range(steps)]
     plan: list[Integers] = []
     while len(plan) < steps:
         shuffled = rng.permutation(shard)[: whole * size + rest]

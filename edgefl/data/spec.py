@@ -113,6 +113,14 @@ class DataSpec(Component):
         """The names of the classes 0, 1, …; empty if they have none."""
         return []
 
+    def client_names(self) -> list[str]:
+        """The names of the clients 0, 1, …, of the natural partition; empty if they have none."""
+        return []
+
+    def column_facts(self) -> list[tuple[str, str, str]]:
+        """The name, the use and the values of each column of a table; empty for other data."""
+        return []
+
     def known(self) -> Description | None:
         """The value of :meth:`declared`; UserError, with the data set and its package, if it is none."""
         with DATA_SETS.blaming(type(self)):

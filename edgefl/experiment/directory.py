@@ -273,6 +273,20 @@ def lock(run: Path) -> FileLock:
     return found
 
 
+def same_run(path: Path, scenario: Options, choices: Choices) -> bool:
+    """True if a folder contains the run of this scenario with these choices, finished or interrupted."""
+    paths, digest = RunPaths(path), digest_of_scenario(resolve(scenario))
+    for file in (paths.state, paths.faulted):
+        if file.exists():
+            state = validated(State, read_json(file), file=str(file))
+            return state.choices == choices and state.inputs.get(SCENARIO) == digest
+    if not is_summary(paths.summary):
+        return False
+    _, summary = read_run(path)
+    same = summary.inputs.get(SCENARIO) == digest and tuple(summary.methods) == choices.methods
+    return same and summary.has_trained == choices.train
+
+
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
     """:func:`check_free` before the folder is locked, so that nothing is computed in vain; it writes nothing."""
     if begun := RunPaths(path).lock.exists():

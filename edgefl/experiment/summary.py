@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,12 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     groups = ["blocks"] * block_wise + ["timeouts"] * outcome.timeouts
     groups += ["peers"] * math.isfinite(outcome.final.worst)
     values = {"final": finite(outcome.final.metric), "best": finite(outcome.best), "ema": finite(outcome.ema)}
-    others = {"batteries": outcome.batteries or None, "absent": outcome.absent, "ensemble": _ensemble(outcome, rounds)}
-    parts = {} if outcome.breakdown is None else {"breakdown": outcome.breakdown}
+    others: dict[str, Any] = {
+        "batteries": outcome.batteries or None,
+        "absent": outcome.absent,
+        "ensemble": _ensemble(outcome, rounds),
+    }
+    others |= {"breakdown": outcome.breakdown, "secure_aggregation": outcome.secure, "privacy": outcome.privacy}
     return SeedResult(
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
@@ -35,7 +40,6 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         budgets=tuple(_budget(budget, metric) for budget in limits.budgets),
         **figures(totals, groups),
         **{name: value for name, value in others.items() if value is not None},
-        **parts,
     )
 
 

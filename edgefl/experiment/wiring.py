@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import NetworkSpec
+from edgefl.privacy.ledger import Exposure, Ledger
+from edgefl.privacy.spec import Privacy
+from edgefl.privacy.training import PrivateTraining
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
@@ -63,7 +66,34 @@ def skeleton(scenario: Scenario, *, numbers: bool = True) -> BlockModel:
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
     """Return the method of one entry, with the scenario's label."""
     entry, training = {**chosen.entry, "as": chosen.label}, scenario.training
-    return build_method(entry, training.local, training.codec, training.rounds)
+    return private(scenario, build_method(entry, training.local, training.codec, training.rounds))
+
+
+def private(scenario: Scenario, method: Method) -> Method:
+    """Return a method with what the scenario's section ``privacy`` changes in it."""
+    spec, training, local = scenario.privacy, scenario.training, method.local
+    if (spec.secure_aggregation, spec.dp) == (None, None) or method.objective.server is not None:
+        return method
+    exposure = None
+    if (dp := spec.dp) is not None:
+        sizes: Sequence[int] = ()
+        if dp.epsilon is not None and not dp.of_clients:
+            shards = [shard_sizes(scenario.data, seed, scenario.evaluation.split) for seed in scenario.seeds]
+            sizes = np.min(shards, axis=0).tolist()
+        exposure = exposure_of(scenario, method, sizes)
+        local = local.drawing() if not dp.of_clients and dp.sampling == "poisson" else local
+    cohort, batch = training.cohort, local.step_samples
+    changes = PrivateTraining(spec.secure_aggregation, dp, exposure, training.rounds, cohort, batch)
+    weighting = "uniform" if dp is not None and dp.of_clients else method.weighting
+    return replace(method, private=changes, local=local, weighting=weighting)
+
+
+def exposure_of(scenario: Scenario, method: Method, samples: Sequence[int]) -> Exposure:
+    """Return how often clients, or examples, are in a sum with noise."""
+    training, dp = scenario.training, scenario.privacy.dp
+    assert dp is not None
+    uniform = training.selection.name == "uniform"
+    return Exposure(dp, scenario.data.clients, training.cohort, samples, method.local, uniform)
 
 
 def step_costs(
@@ -75,6 +105,7 @@ def step_costs(
 ) -> dict[str, StepCosts]:
     """Methods' step costs by label; ``known``: not measured again; ``trains``: with blocks compared on numbers."""
     model, known = CostModel(skeleton(scenario, numbers=trains)), known or {}
+    scenario.privacy.check_model(model.model)
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
     return {label: StepCosts(model, recipe, scenario.cost, known.get(label, ())) for label, recipe in recipes.items()}
 
@@ -129,6 +160,7 @@ def scenario_for(scenario: Scenario, method: Method) -> Scenario:
         "evaluation": scenario.evaluation.model_copy(update={"on": None}),
         "round_overhead": RoundOverhead(),
         "failures": (),
+        "privacy": Privacy(),
         "prices": FleetPrices.model_validate({name: getattr(base.server, name, None) or 0.0 for name in priced}),
     }
     return scenario.model_copy(update=changes)
@@ -204,6 +236,9 @@ def setup_of(
     if isinstance(scenario.cost, SecondsCost):
         key = chosen.label if chosen.label in scenario.cost.methods else chosen.name
         seconds = ComputeSeconds(scenario.cost, key, world.seed, scenario.data.clients)
+    dp, ledger = scenario.privacy.dp, None
+    if dp is not None and isinstance(method.private, PrivateTraining):
+        ledger = Ledger(exposure_of(scenario, method, world.samples.tolist()), method.private.noise)
     return Setup(
         **connected(world.fleet, scenario.network, world.seed, world.links),
         fleet=world.fleet,
@@ -236,5 +271,8 @@ def setup_of(
         figures=tuple(scenario.quantities),
         prices=bills_of(scenario, world.fleet),
         overhead=scenario.round_overhead,
+        secure=scenario.privacy.secure_aggregation,
+        ledger=ledger,
+        poisson=dp is not None and dp.kind == "central" and dp.sampling == "poisson",
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

@@ -13,8 +13,8 @@ from edgefl.errors import UserError
 Need = Literal[
     "each update", "plain sum", "own start", "rounds", "deadline", "whole model", "one size", "server start",
     "shared model", "zero momentum", "no momentum", "sgd", "known steps", "round's rate", "exact uplink",
-    "exact downlink", "plain traffic", "early cohort", "step seconds", "classes", "logits", "features", "images",
-    "blocks", "depths", "widths", "residual blocks", "cells", "star", "server's links", "server",
+    "exact downlink", "plain traffic", "early cohort", "step seconds", "single examples", "classes", "logits",
+    "features", "images", "blocks", "depths", "widths", "residual blocks", "cells", "star", "server's links", "server",
 ]  # fmt: skip
 
 NEEDS: dict[Need, str] = {
@@ -37,6 +37,7 @@ NEEDS: dict[Need, str] = {
     "plain traffic": "transfers that are not encoded",
     "early cohort": "a cohort that is known before the previous round ends",
     "step seconds": "the seconds of a local step",
+    "single examples": "a loss of each example on its own",
     "classes": "predictions of one class for each sample",
     "logits": "predictions of classes or tokens",
     "features": "one vector of features for each sample",

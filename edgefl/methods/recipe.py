@@ -12,6 +12,7 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import LocalRule, Sgd
 from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.payload import Payload
+from edgefl.methods.parts.private import Private
 from edgefl.methods.parts.server import ServerUpdate, Weighting
 from edgefl.methods.parts.submodels import SubModels
 from edgefl.registry import Registry, object_of
@@ -69,6 +70,7 @@ class Method:
     codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
     submodels: SubModels | None = None
     chosen_rule: bool = True  # the rule is local.optimizer, not the method's own
+    private: Private | None = None  # what protects its updates
 
     def parts(self) -> list[Requirement]:
         """Its parts with their needs; each class declares its own as ``needs``."""
@@ -114,6 +116,10 @@ class Method:
         if self.objective.proximal_weight is None:
             name = type(self.objective).__name__
             takes["known steps"] = f"{name} reads the received model, and has no `proximal_weight`"
+        if type(self.objective).draw is not Objective.draw:
+            takes["single examples"] = f"{type(self.objective).__name__} draws for whole batches"
+        if self.local.accumulate > 1:
+            takes["single examples"] = "local.accumulate adds batches; expected local: {accumulate: 1}"
         if self.local.lr_of_steps(0, 1):
             takes["round's rate"] = "local.lr changes over steps; expected over: rounds"
         if self.local.momentum:

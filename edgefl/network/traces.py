@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
-from edgefl.csv_table import CsvTable, csv_table
+from edgefl.csv_table import CsvTable, Names, Text, csv_table
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import Note, UserError, locating, nearest
+from edgefl.errors import Note, UserError, locating
 from edgefl.files import read_text
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat
 from edgefl.options import Options
@@ -35,14 +35,6 @@ def _known_unit(unit: str) -> str:
     if unit not in _RATES:
         raise ValueError(f"unknown unit '{unit}'; {meant(unit, 'bits_per_second')}")
     return unit
-
-
-Text = Annotated[str, BeforeValidator(lambda it: str(it) if type(it) is int else it, json_schema_input_type=str | int)]
-"""A cell; a whole number may be written without quotes."""
-Names = Annotated[
-    tuple[Text, ...],
-    BeforeValidator(lambda it: [it] if isinstance(it, str | int) else it, json_schema_input_type=Text | list[Text]),
-]
 
 
 class TraceColumns(Options):
@@ -122,7 +114,7 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     >>> [a.value(t) / 1e6 for t in (0, 1, 2, 3.9)], [b.value(t) / 1e6 for t in (0, 0.5, 1, 1.9)], b.period
     ([1.0, 1.0, 3.0, 3.0], [4.0, 2.0, 6.0, 6.0], 2.0)
     """
-    places = {name: _position(table, name) for name in columns.read}
+    places = {name: table.place(name, EXAMPLE) for name in columns.read}
     where = {places[name]: value for name, value in columns.where.items()}
     time, rate, last = places[columns.time], places[columns.rate], max(places.values())
     groups: dict[str, _Rows] = {}
@@ -192,22 +184,6 @@ def _trace(columns: TraceColumns, name: str, rows: _Rows, *, doubts: bool) -> St
             steps.append(sum(rows.rates[place : place + count]) / count)
         place += count
     return StepTrace(starts, steps, period=times[-1] - times[0] + lengths[-1])
-
-
-def _position(table: CsvTable, name: str) -> int:
-    if not table.header:
-        raise UserError("expected a header with the names of columns, found none")
-    if not table.named and name not in table.header:
-        first = ", ".join(table.rows[0][1][:3])
-        raise UserError(
-            f"expected a header with a column '{name}', found only numbers in the first line ({first}); "
-            f"name the columns by their numbers, such as {EXAMPLE}"
-        )
-    count = table.header.count(name)
-    if count != 1:
-        hint = f"found {count}" if count else nearest(name, filter(None, table.header))
-        raise UserError(f"expected one column '{name}' in the header; {hint}; or name columns, as in {EXAMPLE}")
-    return table.header.index(name)
 
 
 def _date(text: str) -> float:

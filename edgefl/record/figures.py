@@ -214,6 +214,12 @@ PRICED = {
 }
 """Of runs with ``prices`` only; the details of each row have what it emits and costs."""
 
+PRIVATE = {
+    "epsilon": _Q("epsilon", "number", "privacy loss ε so far, of the client or example with the most", "ε",
+                  limit="privacy", axis="ε", total="last"),
+}  # fmt: skip
+"""Of runs with ``privacy.dp`` and an accountant only."""
+
 COSTS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 """The quantities that tables and the page's budgets show first, with their headings."""
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 EventKind = Literal[
     "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost", "failure",
     "transfer_start", "transfer_end", "transfer_drop", "transfer_break", "reception", "radio", "capacity",
-    "compute_start", "compute_end", "compute_partial", "compute_drop", "forward", "idle",
+    "compute_start", "compute_end", "compute_partial", "compute_drop", "forward", "secure", "idle",
     "aggregation", "server", "feedback", "evaluation", "round_end", "target", "budget",
     "diverged", "stalled", "fault", "stop",
 ]  # fmt: skip

@@ -144,6 +144,8 @@ class SeedResult(Figures):
     batteries: dict[str, BatteryUse] | None = None  # by device
     absent: Absent | None = None
     breakdown: dict[str, dict[str, dict[str, float]]] | None = None  # grams and euros by_phase and by_client
+    privacy: dict[str, Any] | None = None  # what ε is about: its adjacency, δ, accountant and noise
+    secure_aggregation: dict[str, Any] | None = None  # what it sent and computed, over the whole run
     clients: ClientResult | None = None
     personalisation: ClientResult | None = None
 

@@ -71,10 +71,15 @@ def event_file(path: Path) -> Iterator[Listener]:
             writer.is_open = False  # else it closes, and so writes, when it is garbage-collected
 
 
-def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
-    """Write one run's rounds; NaN becomes null."""
+def rounds_table(rows: Sequence[RoundRow]) -> pa.Table:
+    """One run's rounds; NaN becomes null."""
     own = [QUANTITIES[name].column for name in (rows[0].amounts if rows else ()) if name not in ROUNDS.names]
-    write_parquet(_of_rows(rows, pa.schema([*ROUNDS, *own])), path, **AS_WRITTEN)
+    return _of_rows(rows, pa.schema([*ROUNDS, *own]))
+
+
+def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
+    """Write one run's rounds."""
+    write_parquet(rounds_table(rows), path, **AS_WRITTEN)
 
 
 def write_clients(rows: Sequence[ClientRow], path: Path) -> None:

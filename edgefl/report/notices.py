@@ -1,10 +1,12 @@
 """What the table of a run does not show: devices that ran empty, clients that never came, rounds without a gain."""
 
 import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from edgefl.record.figures import Floats
+from edgefl.record.figures import Floats, at
 from edgefl.record.metric import Metric
 from edgefl.record.summary import Absent
 from edgefl.report.curves import curves_of
@@ -22,8 +24,38 @@ LEAST_SAVED = 0.25
 
 def notices(run: RunResult) -> list[str]:
     """At most one line for each, of the methods that are compared."""
-    lines = [_batteries(run), _absent(run), _no_gain(run) if run.trained else ""]
+    lines = [
+        run.unfinished[1] if run.unfinished else "",
+        *_privacy(run),
+        _batteries(run),
+        _absent(run),
+        _no_gain(run) if run.trained else "",
+    ]
     return [f"{line}." for line in lines if line]
+
+
+def _privacy(run: RunResult) -> list[str]:
+    texts = []
+    for label in run.compared:
+        each, (seed, *_) = run.results[label], run.moments[label]
+        secure, dp = (getattr(each[0], name, None) for name in ("secure_aggregation", "privacy"))
+        texts += [f"{label}: {text}" for text in privacy_words(secure, dp, at(seed, "epsilon"))]
+    return texts
+
+
+def privacy_words(
+    secure: Mapping[str, Any] | None, dp: Mapping[str, Any] | None, epsilon: float | None
+) -> Iterator[str]:
+    """What secure aggregation took in a run, and its privacy loss, from an entry of ``summary.json``."""
+    if secure is not None and (rounds := secure["rounds"]):
+        more = sum(each["seconds"] for each in secure["stages"] if each["stage"] != "collect_masked_vectors")
+        failed = f"; {secure['failed']} of {counted(rounds, 'round')} failed" * (secure["failed"] > 0)
+        trips = f"{secure['round_trips'] / rounds:.3g} round trips a round"
+        yield f"{secure['kind']} has {trips}, {quantity(more / rounds, 'seconds')} besides that of training{failed}"
+    if dp is not None:
+        loss = "unbounded" if epsilon is None else f"{epsilon:.3g}"
+        sampled = "Poisson sampling" if dp["sampling"] == "poisson" else "a fixed size, not Poisson sampling"
+        yield f"ε is {loss} at δ {dp['delta']:g}, to {dp['adjacency']} ({sampled}; {dp['accountant']})"
 
 
 def _batteries(run: RunResult) -> str:

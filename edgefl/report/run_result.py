@@ -51,10 +51,12 @@ class RunResult:
         summary: the contents of ``summary.json``.
         results: the same, typed: for each method's label one :class:`SeedResult` per seed.
         scenario: the contents of the fully resolved ``scenario.yaml``.
+        unfinished: of a run in progress or interrupted, how much of it there is, in brief and as a sentence.
         setting: of a sweep's or a replay's result, the value of each path that it set.
     """
 
     setting: dict[str, Any] | None = None
+    unfinished: tuple[str, str] | None = None
 
     def __init__(self, path: str | Path) -> None:
         self.path = self.given = user_path(path, argument="path")

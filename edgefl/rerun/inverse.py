@@ -34,6 +34,8 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.units import UNITS
 from edgefl.wording import listed
 
+_LIMITS = (*COSTS, "grams", "euros")
+
 Name = str
 """``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
 
@@ -83,7 +85,7 @@ def parse_condition(text: str, scenario: Scenario) -> Condition:
         chosen = with_overrides(scenario, asked, run_code=False)
     except UserError as error:
         raise UserError(error.message, file=f"--for '{text}'") from None
-    limits = {kind: limit for kind in COSTS if (limit := getattr(chosen.budgets, kind)) is not None}
+    limits = {kind: limit for kind in _LIMITS if (limit := getattr(chosen.budgets, kind)) is not None}
     (value,) = values_of(chosen.targets)
     return Condition(scenario.task.measured, value, smoothed, limits)
 
@@ -108,9 +110,11 @@ def _changes(text: str, scenario: Scenario) -> tuple[bool, dict[str, Any]]:
 
 def _kind_of(quantity: str) -> str:
     unit = re.split(r"[\d\s.]", quantity.strip())[-1]
-    kind = next((each for each in COSTS if unit in UNITS[each]), None)
+    kind = next((each for each in _LIMITS if unit in UNITS[each]), None)
     if kind is None:
-        raise UserError(f"expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '{quantity}'")
+        raise UserError(
+            f"expected seconds, bytes, joules, grams or euros with a unit, such as '1h' or '500 MB', found '{quantity}'"
+        )
     return kind
 
 
@@ -263,7 +267,8 @@ def _of_method(
     worst_first = sorted(reached, key=lambda seed: -reached[seed]["seconds"])
     timed = timed_decision(replayed.recordings.values())
     answers = {name: replayed.answer(name, worst_first) for name in asked if timed is None or name == "battery"}
-    most = {kind: max(each[kind] for each in reached.values()) for kind in COSTS}
+    kinds = {*COSTS, *condition.limits}
+    most = {kind: max(each[kind] for each in reached.values()) for kind in _LIMITS if kind in kinds}
     return {**found, "spent": most, "needs_training": timed, "answers": answers}
 
 

@@ -233,7 +233,7 @@ def energy(record: Record) -> Iterator[str]:
     evaluating = {place: max(each) for place, each in passes.items()}
     drawn: defaultdict[int, float] = defaultdict(float)
     between: defaultdict[tuple[int, Direction], list[Event]] = defaultdict(list)
-    computing: tuple[EventKind, ...] = ("compute_end", "compute_partial", "compute_drop", "forward")
+    computing: tuple[EventKind, ...] = ("compute_end", "compute_partial", "compute_drop", "forward", "secure")
     for event in record.of("transfer_end", "transfer_drop", "reception", "idle", *computing):
         if event.item == "relay":
             if event.joules:

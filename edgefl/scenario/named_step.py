@@ -1,14 +1,19 @@
 """A single training step by name, as the command line and tables of measured times name it."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from edgefl.errors import UserError, locating, nearest
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.fits import check
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
+from edgefl.privacy.spec import Privacy
+from edgefl.privacy.training import PrivateTraining
 from edgefl.registry import chosen_part
 from edgefl.scenario.components import MODEL_SECTION
 from edgefl.scenario.methods import read_methods
@@ -18,7 +23,7 @@ from edgefl.user_code import allow
 from edgefl.validation import validated
 from edgefl.yaml_file import parse_yaml
 
-SECTIONS = ("model", "training", "methods")
+SECTIONS = ("model", "training", "methods", "privacy")
 """What a step's cost depends on."""
 
 MOST_NUMBERS = 2**26
@@ -62,7 +67,20 @@ def read_step(model: str, method: str | None, changes: list[str], batch: int = 3
     codecs = validated(Codecs, training.get("codec", {}), field="training.codec")
     local = validated(LocalOptions, {**training.get("local", {}), "batch": batch}, field="training.local")
     methods = [build_method(each.entry, local, codecs) for each in read_methods(said["methods"])]
+    if "privacy" in said:
+        methods = [_clipping(each, said["privacy"]) for each in methods]
     return MODEL_SECTION.read(said["model"], "model").spec, methods
+
+
+def _clipping(method: Method, privacy: Any) -> Method:
+    """The method whose clients clip the gradients of examples, as far as a step's cost depends on it."""
+    given = privacy.get("dp") if isinstance(privacy, Mapping) and set(privacy) == {"dp"} else None
+    if not isinstance(given, Mapping):
+        raise UserError("a step's cost depends only on privacy.dp", field="privacy")
+    usual = {"kind": "example", "clip": 1.0, "delta": 1e-5, **({} if "epsilon" in given else {"noise": 1.0})}
+    spec = validated(Privacy, {"dp": {**usual, **given}}, field="privacy")
+    check(spec.parts(), method.takes())
+    return replace(method, private=PrivateTraining(None, spec.dp, None, 1, 1, method.local.step_samples))
 
 
 def read_task(text: str) -> Task:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -20,7 +20,8 @@ from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Requirement, check
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
-from edgefl.record.figures import PRICED, Quantity, declare
+from edgefl.privacy.spec import Privacy
+from edgefl.record.figures import PRICED, PRIVATE, Quantity, declare
 from edgefl.record.metric import Metric
 from edgefl.registry import Unread
 from edgefl.scenario.components import Data, Model, Task, built_at, errors_at
@@ -93,6 +94,9 @@ class Scenario(Options):
     round_overhead: AnyOverhead = Field(
         default=RoundOverhead(),
         description="the framework's own time in a round: none, a kind (flower, flower-grpc), or seconds",
+    )
+    privacy: Privacy = Field(
+        default_factory=Privacy, description="secure aggregation and differential privacy, with their costs"
     )
     failures: Failures = Field((), description="crashes and outages at given times; malicious: clients that attack")
     cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
@@ -167,7 +171,8 @@ class Scenario(Options):
         for index, each in enumerate(self.figures):
             with built_at(f"figures.{index}"):
                 found.append(quantity_of(each))
-        return [*(each for each in found if each is not None), *(declare(PRICED[name]) for name in self.priced)]
+        own = [*(PRICED[name] for name in self.priced), *(PRIVATE.values() if self.privacy.accounts else ())]
+        return [*(each for each in found if each is not None), *map(declare, own)]
 
     @property
     def priced(self) -> list[str]:
@@ -200,7 +205,9 @@ class Scenario(Options):
     def _check_lists(self) -> None:
         self._check_prices()
         known = [*BudgetSpec.model_fields, *(each.name for each in self.quantities if each.limit)]
-        if len(self.quantities) - len(self.priced) == len(self.figures):  # else it is not executed
+        if len(self.quantities) - len(self.priced) - self.privacy.accounts == len(
+            self.figures
+        ):  # else it is not executed
             for name in self.budgets.model_extra or ():
                 if name not in known:
                     raise UserError(f"unknown key; {nearest(name, known)}", field=f"budgets.{name}")
@@ -234,6 +241,9 @@ class Scenario(Options):
             if len(spec.clients) < cohort:
                 message = f"expected at least training.cohort ({cohort}) clients, found {len(spec.clients)}"
                 raise UserError(message, field=field)
+        if (secure := self.privacy.secure_aggregation) is not None:
+            with errors_at("privacy.secure_aggregation"):
+                secure.check(min(self.protocol.under_way(cohort), clients))
         local = self.training.local
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
@@ -259,7 +269,7 @@ class Scenario(Options):
             parts.append(Requirement("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
             parts.append(Requirement("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
-        check(parts, world)
+        check([*parts, *self.privacy.parts()], world)
         if selector.waits() and protocol.has_rounds:
             early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"
         if isinstance(self.cost, SecondsCost):
@@ -274,6 +284,10 @@ class Scenario(Options):
                 method.server.accept_count(updates, protocol.gathered_by, attackers)
                 check(method.parts(), protocol.takes(method.weighting), early)
                 check([Requirement(f"protocol '{protocol.kind}'", protocol.needs)], method.takes())
+                if method.objective.server is None:
+                    check(method.parts(), self.privacy.takes())
+                    check(self.privacy.parts(), method.takes())
+                    self._check_dp(entry.entry)
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"
@@ -282,6 +296,16 @@ class Scenario(Options):
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
+
+    def _check_dp(self, entry: Mapping[str, Any]) -> None:
+        if (dp := self.privacy.dp) is None or not dp.of_clients:
+            return
+        if entry.get("weighting") == "samples":
+            message = "unequal weights change how much one client adds; expected uniform with privacy.dp"
+            raise UserError(message, field="weighting")
+        if (kind := self.training.selection.name) != "uniform" and dp.kind == "central" and dp.sampling == "poisson":
+            message = f"poisson draws each client itself, and selection is {kind}; expected uniform, or fixed"
+            raise UserError(message, field="privacy.dp.sampling")
 
     @contextmanager
     def built_method(self, index: int) -> Iterator[None]:

@@ -86,10 +86,10 @@ class Evaluating:
             # One pass over each update, with a multiplication and an addition for each number, and one over the model.
             moved = float((updates + 1) * sizes.model_bytes)
             mean = Operator("mean", updates * sizes.model_bytes / 2, moved, count=1)
-            yield from self._serve("aggregation", round, step_seconds(setup.server_device, [mean]))
+            yield from self.serve("aggregation", round, step_seconds(setup.server_device, [mean]))
             if evaluation is not None and evaluation.on_server:
                 work = self.world.work.forward(setup.server_device, setup.sizes.blocks, evaluation.on_server)
-                yield from self._serve("evaluation", round, work.seconds)
+                yield from self.serve("evaluation", round, work.seconds)
         if evaluation is not None and evaluation.share:
             self._doing = "clients", round, self.world.env.now
             yield from self._on_clients(round, evaluation)
@@ -103,7 +103,8 @@ class Evaluating:
         for evaluator in self._evaluators:
             evaluator.drop("unfinished")
 
-    def _serve(self, what: str, round: int, seconds: float) -> Life:
+    def serve(self, what: str, round: int, seconds: float) -> Life:
+        """The server computes."""
         self._doing = what, round, self.world.env.now
         yield self.world.env.timeout(seconds)
         self._ended()

@@ -105,8 +105,13 @@ class Participation:
         self.entered = True
         if submit_first:
             self._submit()
+        yield from self._before_download()
         self._deliveries = self._start_download()
         yield from self._attempt()
+
+    def _before_download(self) -> Life:
+        """What it does between its beginning and its download; by default nothing."""
+        yield from ()
 
     def _attempt(self) -> Life:
         world = self.world

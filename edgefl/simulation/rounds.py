@@ -62,6 +62,7 @@ class RoundBook:
         self._before = Totals()
         self._began = self._closed = 0.0
         self._empty_rounds = 0
+        self._look_ahead()
 
     @property
     def rounds_done(self) -> int:
@@ -100,6 +101,7 @@ class RoundBook:
             world.wrote("target", round, item=limits.metric.name, value=target.value)
         if setup.stop == "target" and limits.all_reached:
             world.accounts.stop("target")
+        self._look_ahead()
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
         if self._empty_rounds >= STALL_ROUNDS:
             world.accounts.stop("stalled")
@@ -195,6 +197,9 @@ class RoundBook:
         totals |= {"rounds": round + 1, "seconds": world.env.now}
         if world.setup.protocol.own_models:
             totals |= {f"peers_{name}": getattr(evaluation, name) for name in _OF_PEERS}
+        if (ledger := world.setup.ledger) is not None and ledger.accounts:
+            available = None if self.pick is None else len(self.pick.available)
+            totals["epsilon"] = ledger.round_closed(available, [(each.client, each.job.steps) for each in served])
         totals["ratio_to_optimum"] = self._ratio_to_optimum(round, arrived)
         ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
@@ -223,6 +228,14 @@ class RoundBook:
         )
         self._before, self._began = Totals(totals), world.env.now
         self.rows.append(row)
+
+    def _look_ahead(self) -> None:
+        """End the run before a round that would exceed a budget of privacy, which cannot be given back."""
+        ledger, accounts = self.world.setup.ledger, self.world.accounts
+        for budget in self.world.setup.limits.budgets:
+            left = budget.kind == "epsilon" and not budget.exhausted
+            if left and ledger is not None and ledger.ahead() > budget.limit:
+                accounts.exhaust(budget)
 
     def _ratio_to_optimum(self, round: int, arrived: Participants) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,8 @@ class Outcome:
     batteries: dict[str, BatteryUse] | None = None
     absent: Absent | None = None
     breakdown: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None  # of grams and euros
+    secure: Mapping[str, Any] | None = None  # what secure aggregation sent and computed
+    privacy: Mapping[str, Any] | None = None  # what ε is about
 
 
 @neutral_torch()
@@ -121,6 +124,8 @@ def simulate_run(
         batteries=world.traffic.power.use(),
         absent=absent_from(world.seen, world.picks),
         breakdown=None if (meter := world.traffic.power.meter) is None else meter.breakdown,
+        privacy=None if setup.ledger is None else setup.ledger.written(),
+        secure=None if setup.secure is None else world.tally.written(setup.secure, setup.picked, setup.entries),
     )
 
 

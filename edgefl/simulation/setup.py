@@ -22,6 +22,9 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Timeouts, Transport
 from edgefl.network.tree import build_topology
+from edgefl.privacy.ledger import Ledger
+from edgefl.privacy.messages import masked
+from edgefl.privacy.secure_aggregation import SecureAggregation
 from edgefl.record.events import EventLog, Listener
 from edgefl.record.figures import Quantity
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
@@ -132,6 +135,9 @@ class Setup:
     prices: Bills | None = None
     bandwidth: BandwidthSpec | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
+    secure: SecureAggregation | None = None
+    ledger: Ledger | None = None  # of differential privacy
+    poisson: bool = False  # each client is drawn on its own, with probability cohort / clients
 
     @property
     def clients(self) -> int:
@@ -152,7 +158,22 @@ class Setup:
     def uplink(self, level: int = 0, last: int | None = None) -> tuple[Part, ...]:
         """The parts that a client of a capacity level uploads: of all that it trains, or of the ``last`` blocks."""
         sizes = self.level_sizes[level] if self.level_sizes else self.sizes_up or self.sizes
-        return self._returned(sizes if last is None else sizes.last(last))
+        parts = self._returned(sizes if last is None else sizes.last(last))
+        return parts if self.secure is None else masked(self.secure, self.picked, parts)
+
+    def enough(self, picked: int) -> int:
+        """Updates that close a round of so many clients."""
+        return picked if self.poisson else self.cohort
+
+    @property
+    def picked(self) -> int:
+        """Clients of a whole cohort."""
+        return min(self.protocol.under_way(self.cohort), self.clients)
+
+    @cached_property
+    def entries(self) -> int:
+        """Numbers that a client uploads of a whole model."""
+        return sum(part.bytes for part in self._returned(self.sizes_up or self.sizes)) // 4
 
     @cached_property
     def cell_uplink(self) -> tuple[Part, ...]:

@@ -15,6 +15,7 @@ from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import BASE, Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
 from edgefl.network.topology import Node
+from edgefl.privacy.tally import Tally
 from edgefl.record.events import ABSENT, Event, detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts
@@ -92,6 +93,7 @@ class World:
         self.traffic = Traffic(self.env, setup, self.accounts, testbed)
         self._power = self.traffic.power
         self.presence = Presence(self.env, setup.fleet, setup.seed, self._power)
+        self.tally = Tally()  # of secure aggregation
         setup.capacity_changes.attach(self.traffic.network)
         method = setup.method
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
@@ -287,6 +289,12 @@ class World:
         if prefetching:
             joules = self._power.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
+        self._drew(client, joules)
+
+    def secured(self, client: int, stage: str, watts: float, seconds: float, place: tuple[int, int, int]) -> None:
+        """The client has computed keys, shares or masks for the last ``seconds``."""
+        joules = watts * seconds
+        self.wrote("secure", *place, item=stage, seconds=seconds, joules=joules)
         self._drew(client, joules)
 
     def refused(self, job: TrainingJob, work: Work) -> None:

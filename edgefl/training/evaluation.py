@@ -103,6 +103,6 @@ def in_main_memory(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _mean(losses: list[float], sizes: tuple[int, ...]) -> float:
-    if not sizes:
-        return nan
+    if not any(sizes):
+        return 0.0 if sizes else nan  # of batches that are all empty
     return _sum([loss * size for loss, size in zip(losses, sizes, strict=True)]) / sum(sizes)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import OWN
+from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.job import TrainingJob
@@ -80,7 +81,7 @@ class JobResolver:
             client=job.id.client,
             round=job.round,
             dispatch=job.id.dispatch,
-            objective=method.objective,
+            objective=self._objective(job.id.client),
             rule=method.rule,
             options=self._options_for(layout, job),
             lr=method.local.lr_at(job.round),
@@ -94,6 +95,10 @@ class JobResolver:
             level=job.level,
         )
         return JobInputs(task, {**received.broadcasts, **(state or {})})
+
+    def _objective(self, client: int) -> Objective:
+        base, private = self.method.objective, self.method.private
+        return base if private is None else private.objective(base, self.data.samples(client))
 
     def _options_for(self, layout: Layout, job: TrainingJob) -> LocalOptions:
         """The same object for all jobs that train the same part of the model."""

@@ -67,6 +67,8 @@ class ServerModel:
         with blaming(method.label, 0, self._part):
             begun = method.server.begin(initial[: self._count].clone())
             self.state: Mapping[str, Tensor] = checked_state(begun, method.server.broadcasts)  # after the last update
+        if method.private is not None:
+            self.state = {**self.state, **method.private.begin(initial)}
         self.sent = self._arriving(0, None, self._method.local.lr_at(0))
 
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
@@ -126,12 +128,16 @@ class ServerModel:
         ]
         whole = Arrivals(arrivals, deltas, moves, coverage)
         facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
+        own: Mapping[str, Tensor] = {}
+        if (private := self._method.private) is not None:
+            whole, own = private.arrived(whole, [each.samples for each in arrived], self.state, facts, self._wire.seed)
         before, rest = vector[:count], slice(count, None)
         # Copies: clients, checkpoints and other methods may still read the current model and state.
         copies = {name: each.clone() for name, each in self.state.items()}
         with blaming(self._method.label, round, f"server update {type(server).__name__}"):
             answer = server.update(before.clone(), whole.at(slice(count)), copies, facts)
             parameters, state = checked_update(answer, before, server.broadcasts)
+            state |= own
         if self._local:
             parameters = parameters.clone()
         for place in self._local:

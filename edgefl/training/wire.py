@@ -38,7 +38,7 @@ class Wire:
     def __init__(self, method: Method, layout: Layout, seed: int) -> None:
         self._method = method
         self._layout = layout
-        self._seed = seed
+        self.seed = seed
         self._up, self._down = method.codecs.up, method.codecs.down
         # Whether the server, and clients, receive exactly the bits that are sent: then nothing else of this is needed.
         self.exact_up, self.exact_down = self._up.exact, self._down.exact
@@ -49,7 +49,7 @@ class Wire:
         """A vector of a model version as clients receive it; vectors not shaped like a model are sent exactly."""
         if len(parameters) != self._layout.parameter_count:
             return parameters
-        numbers = generator(self._seed, "codec down", version, part)
+        numbers = generator(self.seed, "codec down", version, part)
         with blaming(self._method.label, version, f"codec {type(self._down).__name__}"):
             return transmitted(self._down, parameters, self._layout, numbers)
 

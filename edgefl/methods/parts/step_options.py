@@ -35,11 +35,23 @@ class StepOptions(Component):
     input: InputPipeline | None = Field(None, description="the seconds in which a client makes batches; null: 0")
     common_finish: CommonFinish | None = Field(None, description="fits each client's steps to a common finish")
     _decayed: tuple[slice, ...] = PrivateAttr((slice(None),))
+    _poisson: bool = PrivateAttr(False)
 
     @property
     def decayed(self) -> tuple[slice, ...]:
         """The places of the parameters with weight decay in the trained vector; see :meth:`on`."""
         return self._decayed
+
+    @property
+    def poisson(self) -> bool:
+        """True if each step draws each sample on its own; see :meth:`drawing`."""
+        return self._poisson
+
+    def drawing(self) -> Self:
+        """The options with Poisson sampling of batches, in place of passes over the samples."""
+        options = self.model_copy()
+        options._poisson = True
+        return options
 
     def on(self, layout: Layout, first: int = 0) -> Self:
         """The options for a model of which the blocks from ``first`` (0-based) on are trained."""

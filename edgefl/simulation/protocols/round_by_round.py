@@ -8,6 +8,7 @@ from typing import ClassVar
 import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
+from edgefl.randomness import generator
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.evaluating import Evaluating
 from edgefl.simulation.participation import Participation
@@ -25,6 +26,7 @@ class RoundByRound(ABC):
     """
 
     may_ask: ClassVar[bool] = False
+    member: ClassVar[type[Participation]] = Participation
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
         self.world, self.book, self.spec = world, book, spec
@@ -68,7 +70,13 @@ class RoundByRound(ABC):
 
     def _cohort(self, round: int) -> list[int]:
         committed, self._committed = self._committed, []
-        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
+        everyone, setup = self._decisions.everyone, self.world.setup
+        if not setup.poisson or committed:
+            return committed or self._decisions.pick(round, everyone, self._size, round)
+        draws = generator(setup.seed, "poisson", round)
+        while not (drawn := draws.random(setup.clients) < setup.cohort / setup.clients).any():
+            pass  # an empty draw is repeated
+        return self._decisions.pick(round, everyone[drawn], setup.clients, round)
 
     def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
         """Pick the next round's clients, finally; return the parts that each can receive already."""
@@ -106,7 +114,7 @@ class RoundByRound(ABC):
         closes = math.inf if self.seconds is None else self.world.env.now + self.seconds
         reduces = self.spec.late == "partial" and self.seconds is not None
         plan = self.plans.get(client, Plan())
-        participant = Participation(
+        participant = self.member(
             self.world,
             client,
             round,

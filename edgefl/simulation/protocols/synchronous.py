@@ -29,7 +29,11 @@ class SynchronousSpec(RoundsSpec):
     kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
 
     def course(self, world: World, book: RoundBook) -> Course:
-        return Synchronous(world, book, self)
+        if world.setup.secure is None:
+            return Synchronous(world, book, self)
+        from edgefl.simulation.protocols.secure import SecureRounds  # which builds on this module
+
+        return SecureRounds(world, book, self)
 
 
 class Synchronous(RoundByRound):
@@ -114,7 +118,7 @@ class Synchronous(RoundByRound):
             present.discard(participant.client)
             if not present:
                 close()
-            elif arrivals >= world.setup.cohort:
+            elif arrivals >= world.setup.enough(len(cohort)):
                 # Updates that arrive at the same instant count, too.
                 world.env.alarm(0.0).callbacks.append(close)
 

@@ -1,0 +1,1 @@
+"""Secure aggregation and differential privacy: their options, messages, sums, noise and accounting."""
