@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
@@ -43,6 +44,7 @@ def network() -> nn.Module:
     return build_model(MODELS[CASE.model](**CASE.options), CASE.shape, 10)
 
 
+@cache
 def shards() -> list[tuple[Tensor, Tensor]]:
     """Images and labels of each client, as edgefl hands them to a network."""
     data = CASE.data(torch.device("cpu"))
@@ -70,6 +72,8 @@ def flwr(rounds: int) -> None:
 
     @client.train()
     def train(message: Any, context: Any) -> Any:
+        from peers import CASE, LR, network, shards  # this file in Ray's process, which keeps the images
+
         torch.set_num_threads(1)
         images, labels = shards()[context.node_config["partition-id"]]
         net = network()
@@ -110,7 +114,7 @@ def pfl(rounds: int) -> None:
     data = FederatedDataset(lambda user: PyTorchTensorDataset(tensors=users[user]), sampler)
     model = PyTorchModel(net, torch.optim.SGD, torch.optim.SGD(net.parameters(), lr=1.0))
     local = NNTrainHyperParams(local_num_epochs=1, local_learning_rate=LR, local_batch_size=CASE.batch)
-    params = NNAlgorithmParams(rounds, evaluation_frequency=0, train_cohort_size=CASE.cohort, val_cohort_size=0)
+    params = NNAlgorithmParams(rounds, evaluation_frequency=10**9, train_cohort_size=CASE.cohort, val_cohort_size=0)
     FederatedAveraging().run(params, SimulatedBackend(data, None), model, local, send_metrics_to_platform=False)
 
 
@@ -231,7 +235,7 @@ def main() -> None:
         try:
             number = version(TOOLS[name][1])
         except PackageNotFoundError:
-            number = "not installed"
+            number = "(not installed as a package)"
         row = {"tool": name, "version": number, "images_per_second": median(found) if found else None}
         rows.append({**row, "peak_bytes": peaks[name], "failed": failed.get(name)})
     if given.json:
