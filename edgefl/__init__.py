@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 from edgefl.version import __version__
 
 if TYPE_CHECKING:
-    from edgefl.api import simulate
+    from edgefl.api import open_run, plan, price_steps, replay, run_sweep, schedule, simulate, timeline
     from edgefl.errors import UserError
     from edgefl.experiment import RunsFailed
     from edgefl.record.events import Listener
     from edgefl.report import RunResult
     from edgefl.scenario import Scenario, load_scenario
 
-__all__ = ["Listener", "RunResult", "RunsFailed", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
+__all__ = [
+    "Listener", "RunResult", "RunsFailed", "Scenario", "UserError", "__version__", "load_scenario", "open_run", "plan",
+    "price_steps", "replay", "run_sweep", "schedule", "simulate", "timeline",
+]  # fmt: skip
 
 _HOME = {
     "Listener": "edgefl.record.events",
@@ -29,7 +32,7 @@ _HOME = {
     "Scenario": "edgefl.scenario",
     "UserError": "edgefl.errors",
     "load_scenario": "edgefl.scenario",
-    "simulate": "edgefl.api",
+    **dict.fromkeys(__all__[7:], "edgefl.api"),
 }
 """The module of each public name. It is imported at the first use, because importing torch takes a second."""
 

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from edgefl.errors import UserError, locating
+from pydantic import BeforeValidator
+
+from edgefl.errors import UserError, locating, nearest
 from edgefl.files import read_text
 
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -20,11 +22,19 @@ _GROUPED = {mark: re.compile(rf"[-+]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+([{other}]\
 """Numbers with separators of thousands, by the separator."""
 
 
+Text = Annotated[str, BeforeValidator(lambda it: str(it) if type(it) is int else it, json_schema_input_type=str | int)]
+"""A cell or the name of a column; a whole number may be written without quotes."""
+Names = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(lambda it: [it] if isinstance(it, str | int) else it, json_schema_input_type=Text | list[Text]),
+]
+
+
 class CsvTable(NamedTuple):
     """A table of texts: its rows that are not empty, with their line numbers.
 
     The ``header`` is ``1``, ``2``, … in a table that is not ``named``: whose first line has only numbers. If
-    ``commas`` separate the columns, numbers have a decimal point; else :meth:`numbers` finds out.
+    ``commas`` separate the columns, numbers without quotes have a decimal point; else :meth:`numbers` finds out.
     """
 
     header: tuple[str, ...]
@@ -46,7 +56,8 @@ class CsvTable(NamedTuple):
         ...
         edgefl.errors.UserError: kbps: '1,234' may be 1234 or 1.234; write numbers without separators of thousands
         """
-        shown, doubtful = ({}, None) if self.commas else self._separators(place)
+        plain = self.commas and not any("," in row[place] for _, row in self.rows if place < len(row))
+        shown, doubtful = ({}, None) if plain else self._separators(place)
         if doubtful is not None and not shown:
             columns = range(len(self.header))
             shown = {mark: text for column in columns for mark, text in self._separators(column)[0].items()}
@@ -61,7 +72,7 @@ class CsvTable(NamedTuple):
         thousands = "." if point == "," else ","
 
         def read(text: str) -> Decimal:
-            if not self.commas and _GROUPED[thousands].fullmatch(text):
+            if not plain and _GROUPED[thousands].fullmatch(text):
                 text = text.replace(thousands, "")
             text = text.replace(point, ".") if thousands not in text else ""
             number = Decimal(text) if _PLAIN.fullmatch(text) else Decimal("nan")
@@ -86,6 +97,22 @@ class CsvTable(NamedTuple):
         mixed = any(len(text) > 2 for text in whole) or (whole and any(text[-1] == "0" for text in grouped.values()))
         return shown, grouped.get(",") or (grouped.get(".") if mixed else None)
 
+    def place(self, name: str, example: str) -> int:
+        """The place of a column by its name; ``example`` is an option that names columns, for messages."""
+        if not self.header:
+            raise UserError("expected a header with the names of columns, found none")
+        if not self.named and name not in self.header:
+            first = ", ".join(self.rows[0][1][:3])
+            raise UserError(
+                f"expected a header with a column '{name}', found only numbers in the first line ({first}); "
+                f"name the columns by their numbers, such as {example}"
+            )
+        count = self.header.count(name)
+        if count != 1:
+            hint = f"found {count}" if count else nearest(name, filter(None, self.header))
+            raise UserError(f"expected one column '{name}' in the header; {hint}; or name columns, as in {example}")
+        return self.header.index(name)
+
     def of_equal_rows(self, file: Path) -> CsvTable:
         """The table, with names in lower case and ``_`` for spaces; a row has neither more nor fewer cells."""
         for line, cells in self.rows:
@@ -102,22 +129,26 @@ def read_csv(file: str | Path) -> CsvTable:
 
 
 def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
-    """A table whose columns are separated by commas, semicolons, tabs or spaces, as its first line shows.
+    """A table whose columns are separated by commas, semicolons, tabs, | or spaces, as its first line shows.
 
-    Empty lines and those that begin with ``#`` are skipped. If its columns are ``numbered``, a header is skipped, too.
+    Empty lines, those that begin with ``#``, and Excel's ``sep=;`` are skipped. If its columns are ``numbered``, a
+    header is skipped, too.
 
     >>> csv_table("0,0;4,5" + chr(10) + "1,0;3,5").rows[1], csv_table("  0.0  4.5").header
     ((2, ['1,0', '3,5']), ('1', '2'))
     """
-    lines = text.splitlines(keepends=True)
-    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
-    separator = _separator(first)
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, delimiter=separator or ",")
-    rows = []
+    lines = list(io.StringIO(text, newline=""))
+    stated = re.fullmatch(r'"?sep=(.)"?\s*', lines[0]) if lines else None
+    first = next((line for line in lines[stated is not None :] if line.strip() and not line.startswith("#")), "")
+    separator = stated[1] if stated else _separator(re.sub(r'"[^"]*"', "_", first))
+    reader = csv.reader(lines, skipinitialspace=True, delimiter=separator or ",")
+    rows, begins = [], 0
     try:
         cells = ((reader.line_num, row) for row in reader) if separator else enumerate(map(str.split, lines), start=1)
         for line, row in cells:
-            if any(map(str.strip, row)) and not row[0].startswith("#"):
+            comment = lines[begins].lstrip().startswith("#") or (stated is not None and begins == 0)
+            begins = line
+            if any(map(str.strip, row)) and not comment:
                 rows.append((line, [cell.strip() for cell in row]))
     except csv.Error as error:
         raise UserError(f"line {reader.line_num + 1}: expected CSV: {error}") from None
@@ -138,7 +169,7 @@ def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
 
 def _separator(line: str) -> str | None:
     """None for spaces, also between numbers with a decimal comma; a comma for a single column."""
-    for separator in ";\t":
+    for separator in ";\t|":
         if separator in line:
             return separator
     words = line.split()

@@ -7,6 +7,7 @@ has the old content or the new one.
 import json
 import os
 import shutil
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -39,10 +40,10 @@ def read_bytes(path: str | Path, *, what: str = "a file") -> bytes:
 
 
 def read_text(path: str | Path, *, what: str = "a file") -> str:
-    """The same as text; a byte-order mark is removed."""
+    """The same as text, in UTF-8 or with the mark of UTF-16; a byte-order mark is removed."""
     raw = read_bytes(path, what=what)
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         message = f"expected text in UTF-8, found the byte 0x{raw[error.start]:02x} in line {line}"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -142,6 +143,9 @@ def naming_fields(part: type[BaseModel]) -> dict[str, Named]:
     return found
 
 
+_naming = cache(naming_fields)
+
+
 def code_files(part: Any) -> dict[str, Path]:
     """The Python files named by a part and all its nested parts, by dotted path."""
     return {path: UserCode.of(value).file for path, value, what in _named(part, "") if what == "code"}
@@ -169,7 +173,7 @@ def _named(part: Any, path: str) -> Iterator[tuple[str, str, Named]]:
 
 def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
     if isinstance(part, BaseModel):
-        naming = naming_fields(type(part))
+        naming = _naming(type(part))
         for name in type(part).model_fields:
             yield name, getattr(part, name), naming.get(name)
     elif dataclasses.is_dataclass(part) and not isinstance(part, type):

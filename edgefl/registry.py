@@ -140,10 +140,15 @@ class Registry(Generic[Part]):
         self._loaded = False
         self._loading = threading.RLock()
 
+    def __setitem__(self, name: str, part: Part) -> None:
+        if self._parts.setdefault(name, part) is not part:
+            raise ValueError(f"two {self.noun}s are called '{name}'")
+
     def register(self, name: str) -> Callable[[Part], Part]:
+        """A decorator that adds a part."""
+
         def add(part: Part) -> Part:
-            if self._parts.setdefault(name, part) is not part:
-                raise ValueError(f"two {self.noun}s are called '{name}'")
+            self[name] = part
             return part
 
         return add

@@ -1,9 +1,9 @@
-"""The location of the scenarios, device profiles and network traces that are shipped with edgefl."""
+"""The location of the scenarios, device profiles, network traces and the tutorial that are shipped with edgefl."""
 
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["scenarios", "device_profiles", "traces"]
+Kind = Literal["scenarios", "device_profiles", "traces", "docs"]
 
 
 def folder(kind: Kind) -> Path:

@@ -219,6 +219,19 @@ def without_unit(text: str) -> bool:
     return text.strip()[-1:].isdigit()
 
 
+class InBaseUnit(float):
+    """A quantity that was computed, or read before: nobody can have left out its unit."""
+
+    @staticmethod
+    def in_all(data: Any) -> Any:
+        """The same data, of which each float is such a quantity."""
+        if isinstance(data, dict):
+            return {key: InBaseUnit.in_all(each) for key, each in data.items()}
+        if isinstance(data, list):
+            return [InBaseUnit.in_all(each) for each in data]
+        return InBaseUnit(data) if isinstance(data, float) else data
+
+
 Doubt = Callable[[float], str | None]
 """The unit that is probably meant by a number without one; None if it is plausible in the base unit."""
 
@@ -235,7 +248,7 @@ class _Reader:
             number = parse(value, self.dimension)
         except UserError as error:
             raise ValueError(error.message) from None
-        bare = not isinstance(value, str) or without_unit(value)
+        bare = without_unit(value) if isinstance(value, str) else not isinstance(value, InBaseUnit)
         if bare and number > 0 and (unit := self.doubt(number)) is not None:
             hint = f"did you mean '{value} {unit}'?"
             if unit not in UNITS[self.dimension]:

@@ -190,9 +190,7 @@ _EXPECTED = {
 
 
 def _expected(details: ErrorDetails) -> str:
-    context = {
-        name: f"{value:g}" if isinstance(value, float) else value for name, value in details.get("ctx", {}).items()
-    }
+    context = {name: f"{each:g}" if isinstance(each, float) else each for name, each in details.get("ctx", {}).items()}
     form = _EXPECTED.get(details["type"])
     if form is not None:
         return form.format(**context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import signal
 import sys
@@ -69,6 +70,7 @@ def _one_process_trains(request, monkeypatch):
     parallel = sys.modules.get("edgefl.training.engines.parallel")
     if parallel is not None and "worker_processes" not in request.fixturenames:
         monkeypatch.setattr(parallel, "SETTLED_SECONDS", None)
+        monkeypatch.setattr(parallel, "EARLY_JOBS", math.inf)
 
 
 @pytest.fixture(autouse=True)

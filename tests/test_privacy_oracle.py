@@ -39,7 +39,12 @@ NETWORKS = {
         "nn.Flatten(), nn.Linear(2048, 10)",
         *((3, 32, 32), 10, "classification"),
     ),
-    "words": ("nn.Embedding(1000, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1000)", (20,), 1000, "language_model"),
+    "words": (
+        "nn.Embedding(1000, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1000)",
+        (20,),
+        1000,
+        "language_model",
+    ),
 }
 
 

@@ -15,7 +15,8 @@ import scenario_reference
 ROOT = Path(__file__).resolve().parents[2]
 
 NAVIGATION = {
-    "Start": {"Your own, in fifteen minutes": "tutorial", "Results": "results", "For Flower users": "flower"},
+    "Start": {"Your own, in fifteen minutes": "tutorial", "Where it runs": "where-it-runs", "Results": "results",
+              "For Flower users": "flower", "Coming from another tool": "coming-from"},
     "Describe my world": {
         "Scenarios": "scenarios", "Data": "data", "Your own model": "own-model", "Methods": "methods",
         "Schedulers": "schedulers", "Device profiles": "device-profiles",

@@ -7,6 +7,7 @@ from edgefl import methods
 PARTS = {
     "Runs and results": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
                      "experiment.NotWritten"],
+    "The other commands": ["plan", "price_steps", "schedule", "run_sweep", "replay", "open_run", "timeline"],
     "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult",
                      "record.figures.Quantity"],
     "Parts of a run": ["experiment.run", "experiment.resume", "rerun.replay.Replay", "rerun.verify.verify"],
@@ -29,8 +30,9 @@ PARTS = {
 
 INTRODUCTION = """
 ``edgefl.simulate``, ``edgefl.load_scenario``, ``edgefl.Scenario``, ``edgefl.RunResult``, ``edgefl.Listener`` and
-``edgefl.UserError`` are all that most programs need; a scenario's fields are those of :doc:`its file <scenario>`. The
-parts that can be used alone, and the base classes of :doc:`your own parts <../extending>`, follow.
+``edgefl.UserError`` are all that most programs need, with the other commands; a scenario's fields are those of
+:doc:`its file <scenario>`. The parts that can be used alone, and the base classes of
+:doc:`your own parts <../extending>`, follow.
 """
 
 

@@ -30,7 +30,6 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         "Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9"
     ),
     batch: str = option("1", "Images in a batch; with --on also several numbers.", metavar="N,…"),
-    alpha: int | None = option(None, "Number of last blocks that the client receives (FedBR).", min=1, unset="all"),
     classes: int = option(10, "Number of classes, or of outputs.", min=1),
     task: str = option("classification", "What the model is trained for, such as regression."),
     shape: str = option(
@@ -63,8 +62,6 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         method = "fedavg"
     if (method is None) == (not all_methods):
         raise UserError("expected --method NAME, --on DEVICE,… or --all")
-    if on is not None and alpha is not None:
-        raise UserError("seconds of devices are for the whole model; leave out --on or --alpha")
     of_task, batches = read_task(task), _read_batches(batch)
     shapes = [read_shape(each, field="--shape") for each in shape.split(",")]
     grids = settings_of(parse_grid(grid or []))
@@ -88,10 +85,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise UserError("expected --on DEVICE,… with several models, batches, shapes or values")
     with quiet(as_json):
         costs, methods = built(*asked[0])
-        try:
-            rows = [row for each in methods for row in _rows(costs, each, alpha, every=all_methods)]
-        except UserError as error:
-            raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
+        rows = [row for each in methods for row in _rows(costs, each, every=all_methods)]
     if as_json:
         from edgefl.fleet import step_signature  # under which a device profile lists a step's measured time
 
@@ -202,7 +196,7 @@ def _words(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join([*parts, *(f"{path.rpartition('.')[2]} {value}" for path, _, value in settings)])
 
 
-def _rows(costs: CostModel, method: Method, alpha: int | None, *, every: bool) -> list[MethodCost | dict[str, Any]]:
+def _rows(costs: CostModel, method: Method, *, every: bool) -> list[MethodCost | dict[str, Any]]:
     """A method's costs for each capacity level, with --all also for each number of blocks that it may send.
 
     With --all, a method that is refused is listed with the reason.
@@ -210,14 +204,10 @@ def _rows(costs: CostModel, method: Method, alpha: int | None, *, every: bool) -
     from edgefl.cost.method_cost import method_cost
 
     levels = range(1 if method.submodels is None else len(method.submodels.levels))
-    alphas: list[int | None] = [alpha]
-    if every:
-        blocks = costs.model.depth
-        alphas = [None] if not method.payload.sends_blocks else [alpha] if alpha else list(range(1, blocks + 1))
+    alphas = range(1, costs.model.depth + 1) if every and method.payload.sends_blocks else [None]
+    samples = method.local.step_samples
     try:
-        return [
-            method_cost(costs, method, method.local.step_samples, each, level) for each in alphas for level in levels
-        ]
+        return [method_cost(costs, method, samples, alpha, level) for alpha in alphas for level in levels]
     except UserError as error:
         if not every:
             raise

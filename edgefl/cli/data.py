@@ -47,6 +47,8 @@ def show(
     with blaming_changes(changes or (), scenario), errors_at("data"):
         found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
     classes = chosen.data.class_names() if found.what == "classes" else []
+    clients = chosen.data.client_names() if chosen.data.partition.kind == "natural" else []
+    columns = chosen.data.column_facts()
     if picture is not None:
         from edgefl.report.command_figures import holdings_figure
         from edgefl.report.figure_file import write_figure
@@ -63,9 +65,18 @@ def show(
         )
         write_figure(drawn, picture)
     if as_json:
-        say_json({"scenario": chosen.name, "seed": number, "class_names": classes or None, **_as_data(found)})
+        names = {"class_names": classes or None, "client_names": clients[: len(found.sizes)] or None}
+        facts = [dict(zip(("column", "use", "values"), each, strict=True)) for each in columns]
+        say_json({"scenario": chosen.name, "seed": number, **names, "columns": facts or None, **_as_data(found)})
         return
-    _print(f"{chosen.name}, {chosen.data.name}, seed {number}", found, classes)
+    if columns:
+        print_table(["column", "use", "values"], columns, title=f"{chosen.name}, {chosen.data.name}", words=(0, 1, 2))
+        say("")
+    if classes and found.counts is not None and len(classes) <= _MOST_BARS:
+        rows = [[name, f"{count:,}"] for name, count in zip(classes, found.counts.sum(axis=0), strict=False)]
+        print_table(["class", "training samples"], rows)
+        say("")
+    _print(f"{chosen.name}, {chosen.data.name}, seed {number}", found, classes, clients)
     if picture is not None:
         say(f"Picture  {picture}")
 
@@ -96,7 +107,7 @@ def _or_none(value: Any) -> Any:
     return None if value != value else value  # noqa: PLR0124
 
 
-def _print(title: str, found: DataDistribution, classes: list[str]) -> None:
+def _print(title: str, found: DataDistribution, classes: list[str], clients: list[str]) -> None:
     names = {
         "samples": "training samples of a client",
         "test_samples": "test samples of a client",
@@ -119,10 +130,10 @@ def _print(title: str, found: DataDistribution, classes: list[str]) -> None:
     if classes:
         notes.append(f"Classes, as counts below are in order: {', '.join(classes)}.")
     print_table(["", "smallest", "median", "largest", "mean"], rows, title=title, notes=notes)
-    _print_clients(found)
+    _print_clients(found, clients)
 
 
-def _print_clients(found: DataDistribution) -> None:
+def _print_clients(found: DataDistribution, names: list[str]) -> None:
     """A row for each client; if there are many, for some of them from the smallest to the largest."""
     import numpy as np
 
@@ -139,7 +150,7 @@ def _print_clients(found: DataDistribution) -> None:
     drawn = found.counts if found.counts is not None and found.counts.shape[1] <= _MOST_BARS else None
     heads = ["client", *known] + ["counts"] * (drawn is not None)
     rows = [
-        [str(client), *(_figure(values[client]) for values in known.values())]
+        [f"{client} {names[client]}" if names else str(client), *(_figure(values[client]) for values in known.values())]
         + ([] if drawn is None else [_bars(drawn[client].tolist())])
         for client in shown.tolist()
     ]

@@ -29,18 +29,10 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     """
     from edgefl.diagnosis.diagnose import diagnose as diagnoses_of
 
+    plane = landscape is not None
     with quiet(as_json):
-        found = list(
-            diagnoses_of(
-                run,
-                methods=method,
-                seeds=seed,
-                batches=batches,
-                device=device,
-                plane=landscape is not None,
-                trust=trust,
-            )
-        )
+        each = diagnoses_of(run, methods=method, seeds=seed, batches=batches, device=device, plane=plane, trust=trust)
+        found = list(each)
     if landscape is not None:
         from edgefl.report.command_figures import landscape_figure
         from edgefl.report.figure_file import write_figure

@@ -26,6 +26,7 @@ from edgefl.cli.data import app as data
 from edgefl.cli.diagnose import diagnose
 from edgefl.cli.emulate import emulate
 from edgefl.cli.listings import datasets, methods, models
+from edgefl.cli.new import new
 from edgefl.cli.plan import plan
 from edgefl.cli.printing import Stopped, flush, say
 from edgefl.cli.profile import app as profile
@@ -104,6 +105,7 @@ GROUPS: dict[str, dict[str, tuple[Any, tuple[str, ...]]]] = {
         "diagnose": (diagnose, ("diagnose runs/short --method fedavg",)),
     },
     "Before training": {
+        "new": (new, ("new mine", "new mine --csv sensors.csv --target state --client site")),
         "plan": (plan, ("plan 5g_100clients", "plan runs/short --for 'accuracy=0.8 within 20 s'")),
         "schedule": (schedule, ("schedule 5g_100clients --rounds 200",)),
         "cost": (cost, ("cost --model cnn --all", "cost --model '{timm: resnet18}' --method fedavg")),

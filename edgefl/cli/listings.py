@@ -121,8 +121,7 @@ def _scheduler_option(recipe: Recipe) -> dict[str, dict[str, Any]]:
         return {}
     from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 
-    choices = ", ".join(BLOCK_SCHEDULERS.names())
-    description = f"chooses how many blocks each client receives: {choices}"
+    description = f"chooses how many blocks each client receives: {', '.join(BLOCK_SCHEDULERS.names())}"
     return {"scheduler": {"default": recipe.scheduler, "required": False, "description": description}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,12 @@ from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.wording import counted, span
+from edgefl.wording import counted
 
 if TYPE_CHECKING:
-    from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
+    from edgefl.planning.observation import Plan
     from edgefl.planning.training_time import TrainingTime
     from edgefl.record.metric import Metric
-    from edgefl.report.table import Column
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -41,6 +40,11 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "devices, the smallest batteries and the largest model with which a finished run meets it.",
         "--for",
         metavar="CONDITION",
+    ),
+    grid: list[str] | None = option(
+        None,
+        "Plan with each of these values, in all combinations, in one table: model=cnn,mlp; repeatable.",
+        metavar="PATH=V1,V2",
     ),
     vary: list[str] | None = option(
         None,
@@ -88,6 +92,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "published": ["scenario", "changes", "method", "rounds", "seed", "on", "as_json"],
         "here": ["scenario", "changes", "method", "rounds", "seed", "device", "as_json"],
         "start": ["scenario", "changes", "method", "rounds", "seed", "as_json"],
+        "grid": ["scenario", "changes", "method", "rounds", "seed", "as_json"],
     }
     needs = {"on": ["published"], "device": ["here"]}
     check_options(context, modes, {**needs, "power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
@@ -120,6 +125,11 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
             f"{paths.scenario}",
             file=scenario,
         )
+    if grid:
+        from edgefl.cli.plan_grid import show_grid
+
+        show_grid(scenario, changes or (), grid, as_json=as_json, methods=method, rounds=rounds, seed=seed)
+        return
     with quiet(as_json):
         from edgefl.planning.observation import Plan
         from edgefl.planning.planning import plan as make
@@ -144,78 +154,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
         show_prices(made)
     else:
-        from edgefl.report.table import Table
-
-        show(Table(_columns(made), _notes(made) + [_here(each) for each in trained]))
-
-
-def _columns(made: Plan) -> list[Column]:
-    from edgefl.report.table import Column, figures, words
-
-    rows = [(method, device) for method in made.methods for device in method.devices]
-    devices = [device for _, device in rows]
-    closes = [f"{100 * each.closes:.0f} %" for each in devices]
-    columns = [
-        words("method", [method.label for method, _ in rows]),
-        words("device", [each.device for each in devices]),
-        Column("clients", [f"{each.clients - each.refused}/{each.clients}" for each in devices]),
-        figures("memory", [each.peak_memory_bytes for each in devices], "bytes"),
-        figures("compute", [each.compute_seconds.nominal for each in devices], "seconds"),
-        figures("of it reading", [each.reading_seconds for each in devices], "seconds"),
-        figures("download", [each.download_seconds for each in devices], "seconds"),
-        figures("upload", [each.upload_seconds for each in devices], "seconds"),
-        figures("framework", [each.framework_seconds for each in devices], "seconds"),
-        figures("energy", [None if each.joules is None else each.joules.nominal for each in devices], "joules"),
-        Column("last", closes),
-    ]
-    return [each for each in columns if each.head not in ("of it reading", "framework") or any(each.values)]
-
-
-def _notes(made: Plan) -> list[str]:
-    evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
-    notes = [line for each in made.methods for line in _rounds(each)]
-    counts = {each.rounds for each in made.methods}
-    fewer = min(counts) < made.rounds and any(each.budgets for each in made.methods)
-    shown = f"{span(counts)} of " * fewer
-    notes.append(
-        f"Nothing was trained: means over {shown}{made.rounds} simulated rounds{', those within the budgets' * fewer}, "
-        f"seed {made.seed}. Rows: one whole participation; clients: those with enough memory; last: rounds that wait "
-        "for it. --json has the bounds."
-    )
-    notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
-    if made.queue_spread is not None:
-        notes.append(f"Links are shared unequally, as drawn by seed {made.seed} (spread {made.queue_spread:g}).")
-    return notes + ([f"When this machine trains: {made.advice}."] if made.advice is not None else [])
-
-
-def _rounds(each: MethodPlan) -> Iterator[str]:
-    from edgefl.report.notices import privacy_words
-    from edgefl.report.quantities import quantity
-
-    time = "–" if each.seconds is None else quantity(each.seconds, "seconds")
-    costs = [time, quantity(each.bytes_down + each.bytes_up, "bytes"), quantity(each.joules.nominal, "joules")]
-    parts = [f"a round takes {', '.join(costs)}"]
-    last = {"by the server": each.server_seconds, "evaluation on clients": each.evaluation_seconds}
-    if ends := [f"{quantity(seconds, 'seconds')} {what}" for what, seconds in last.items() if seconds]:
-        parts.append(f"of it {' and '.join(ends)}")
-    if each.aggregated != each.participants:
-        parts.append(f"{each.aggregated:.3g} of {each.participants:.3g} updates are aggregated")
-    parts += [f"limited by {each.holds_back}"] if each.holds_back is not None else []
-    parts += [_reach(budget) for budget in each.budgets if not budget.lasts]
-    if each.budgets and all(budget.lasts for budget in each.budgets):
-        parts.append(f"all budgets last for {each.budgets[0].rounds} rounds")
-    if each.breaks:
-        wait = quantity(each.wait_seconds, "seconds")
-        parts.append(f"{each.breaks:.3g} broken attempts to transfer a round, each with a wait of {wait}")
-    yield f"{each.label}: {'; '.join(parts)}."
-    for text in privacy_words(each.secure_aggregation, each.privacy, each.epsilon):
-        yield f"{each.label}: {text}."
-    if each.in_vain is not None:
-        yield f"{each.label}: {each.in_vain}."
-    for device in each.devices:
-        if device.why is not None:
-            which = f"{device.refused} of {device.clients} {device.device}"
-            yield f"{each.label}: {which} cannot train this: {device.why}."
+        show(made.table([_here(each) for each in trained]))
 
 
 def _here(each: TrainingTime) -> str:
@@ -227,15 +166,6 @@ def _here(each: TrainingTime) -> str:
         f"{quantity(each.seconds, 'seconds')} ({each.device}, engine {each.engine}, "
         f"{quantity(each.step_seconds, 'seconds')} a local step){simulated}."
     )
-
-
-def _reach(budget: BudgetPlan) -> str:
-    """How many rounds a budget allows: ``21 s last for about 54 rounds``."""
-    from edgefl.record.figures import QUANTITIES
-    from edgefl.report.quantities import limit
-
-    named = limit(budget.limit, budget.kind) + QUANTITIES[budget.kind].each
-    return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
 
 
 def _print_answers(

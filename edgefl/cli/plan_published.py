@@ -70,9 +70,5 @@ def _notes(found: Prices) -> Iterator[str]:
     plans = [(method, device) for plan in found.planned for method in plan.methods for device in method.devices]
     evidence = {device.device: device.evidence for _, device in plans}
     yield f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}."
-    yield from (
-        f"{method.label} on {device.device}: {device.why}." for method, device in plans if device.why is not None
-    )
-    yield from (
-        f"{method.label}: {method.in_vain}." for plan in found.planned for method in plan.methods if method.in_vain
-    )
+    yield from (f"{method.label} on {device.device}: {device.why}." for method, device in plans if device.why)
+    yield from (f"{each.label}: {each.in_vain}." for plan in found.planned for each in plan.methods if each.in_vain)

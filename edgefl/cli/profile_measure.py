@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import say
@@ -81,9 +81,7 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
         found = measurement.measurement_under_quota(cpu_quota, seconds, say, wanted)
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
-    steps = [
-        Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
-    ]
+    steps = [Checked(name, checks[name].operators(), each["seconds"], each["spread"]) for name, each in timed.items()]
     profile = _write(measurement.measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
     say(f"Written: {output}")
     if loader is not None:
@@ -112,9 +110,6 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     output: Output,
     file: Path = argument(..., "A CSV table of step times, or the script's output.", parser=user_path, metavar="FILE"),
     name: str | None = option(None, "The name of the profile in scenarios.", unset="the output's name"),
-    kind: Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None = option(
-        None, "The kind of device; not with --like.", unset="sbc"
-    ),
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
@@ -130,9 +125,7 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     A CSV table names models (columns model or timm_name, torchvision_name, python), batch and seconds. Rates by
     family of operators are fitted to it, and the families of models are left out in turn to measure the error.
     """
-    if kind is not None and like is not None:
-        raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
-    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
+    rest = _rest(name or output.stem, like, idle_watts, compute_watts, "sbc")
     from edgefl.profiling.measurement import is_measurement, measurement_of
 
     if is_measurement(file):
@@ -307,7 +300,7 @@ def guess_profile(  # noqa: PLR0917  (the command's options)
     with locating(file="--ram"):
         memory = None if ram is None else parse(ram, "bytes")
     with locating(file=f"--from {base}"):
-        known = load_profile(base)
-        data = guessed_profile(known, output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
+        sheet = DataSheet(cores, ghz, gb_per_second)
+        data = guessed_profile(load_profile(base), output.stem, sheet, watts, memory)
     save_profile(data, output)
     say(f"Written: {output}. Its seconds are a guess, a factor of 3 either way; `edgefl profile script` measures it.")

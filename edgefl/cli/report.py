@@ -45,6 +45,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     columns: str | None = option(
         None, "Only these columns of the table, separated by commas, such as 'accuracy, 80 % at'.", metavar="NAMES"
     ),
+    stragglers: bool = option(
+        False,
+        "The ten clients that closed most rounds, and what a round takes without them or with a deadline.",
+        "--stragglers",
+    ),
     against: Path | None = option(
         None,
         "Compare with the numbers in the scenario's paper, or with a predicted run of the same scenario.",
@@ -58,12 +63,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     CSV output contains base units in full precision: for each quantity the mean and the half width of its 95 %
     confidence interval.
     """
-    from edgefl.report.sweep_result import results_in
-
     modes: dict[str, tuple[str, ...]] = {
         "html": ("runs",),
         "figure": ("runs", "x", "methods"),
-        "as_json": ("runs", "output", "layout", "at", "details", "against"),
+        "as_json": ("runs", "output", "layout", "at", "details", "against", "stragglers"),
+        "stragglers": ("runs", "output", "form", "columns", "as_json"),
     }
     if layout == "paper":
         modes["layout"] = ("runs", "output", "at", "form", "columns", "as_json")
@@ -71,7 +75,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("expected it with --layout paper", file="--at")
     check_options(context, modes, {"x": ["figure"], "methods": ["figure"]})
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
-    results = [result for run in runs for result in results_in(run, together=html is None)]
+    results = [result for run in runs for result in _opened(run, together=html is None)]
     _give_defaults(results)
     if figure is not None:
         from edgefl.report.figure_file import write_figure
@@ -86,7 +90,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         write_output(html, page(results))
         say(f"{html}: self-contained page")
         return
-    table = _table(results, layout, at or (), against, details=details)
+    table = _stragglers(results) if stragglers else _table(results, layout, at or (), against, details=details)
     if columns is not None:
         table = table.only([each.strip() for each in columns.split(",")])
     form_of = {
@@ -100,6 +104,18 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         say(text, nl=False)
     else:
         write_output(output, text)
+
+
+def _opened(run: Path, *, together: bool) -> Sequence[RunResult]:
+    from edgefl.record import RunPaths
+    from edgefl.report.sweep_result import results_in
+
+    if not RunPaths(run).state.is_file() or RunPaths(run).summary.is_file():
+        return results_in(run, together=together)
+    from edgefl.cli.simulate import metric_of
+    from edgefl.report.unfinished import unfinished_run
+
+    return [unfinished_run(run, lambda: metric_of(run))]
 
 
 def _give_defaults(runs: Sequence[RunResult]) -> None:
@@ -124,6 +140,16 @@ def _table(
     if against is not None:
         return published_table(results) if str(against) == "paper" else _against(results, against, details=details)
     return paper_table(results, at) if layout == "paper" else comparison(*results, detailed=details)
+
+
+def _stragglers(results: list[RunResult]) -> Table:
+    from edgefl.report.page.series import series_of
+    from edgefl.report.stragglers import stragglers_table
+
+    table = stragglers_table(series_of(results))
+    if table is None:
+        raise UserError("no round that waited for a client is in an event log of these runs", file="--stragglers")
+    return table
 
 
 def _against(results: list[RunResult], against: Path, *, details: bool) -> Table:

@@ -13,19 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import (
-    Changes,
-    Details,
-    Device,
-    Methods,
-    NoTrain,
-    Seeds,
-    Trust,
-    argument,
-    check_options,
-    new_folder,
-    option,
-)
+from edgefl.cli import arguments
+from edgefl.cli.arguments import argument, check_options, new_file, option
 from edgefl.cli.printing import Stopped, quiet, say, show
 from edgefl.errors import UserError, in_words, locating, nearest
 from edgefl.files import user_path
@@ -35,6 +24,7 @@ if TYPE_CHECKING:
     from edgefl.flower.scenario import AppScenario
     from edgefl.record.events import Listener
     from edgefl.record.metric import Metric
+    from edgefl.report.progress import Progress
     from edgefl.scenario import Scenario
 
 
@@ -43,13 +33,13 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: str | None = argument(
         None, "A YAML file, or a shipped scenario's name; with --add-seeds, a run directory.", metavar="SCENARIO"
     ),
-    out: Path | None = new_folder("The run directory; runs/NAME if not given."),
-    method: Methods = None,
-    changes: Changes = None,
-    seed: Seeds = None,
-    device: Device = "auto",
+    out: Path | None = arguments.new_folder("The run directory; runs/NAME if not given."),
+    method: arguments.Methods = None,
+    changes: arguments.Changes = None,
+    seed: arguments.Seeds = None,
+    device: arguments.Device = "auto",
     engine: EngineKind | None = option(None, "How training runs.", unset="the scenario's"),
-    no_train: NoTrain = False,
+    no_train: arguments.NoTrain = False,
     resume: Path | None = option(
         None,
         "Resume an interrupted run; with --rounds or --set, go on with a finished one.",
@@ -65,17 +55,20 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     add_seeds: int | None = option(
         None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
     ),
-    trust: Trust = False,
-    details: Details = False,
+    trust: arguments.Trust = False,
+    details: arguments.Details = False,
+    html: Path | None = new_file(
+        "Keep a page that reloads itself while the run is in progress; at the end it is that of report --html."
+    ),
     as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
-    again = ("as_json", "trust", "details")
+    again = ("as_json", "trust", "details", "html")
     wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
     resumed = ("rounds", "changes", "device") if wanted else ()
     modes = {"resume": (*again, *resumed), "add_seeds": (*again, "scenario", "device")}
     check_options(context, modes, {"rounds": ["resume"], "trust": ["resume", "add_seeds"]})
-    shown = {"as_json": as_json, "detailed": details}
+    shown = {"as_json": as_json, "detailed": details, "html": html}
     if resume is not None and wanted:
         from edgefl.experiment import go_on
 
@@ -94,7 +87,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, go_on, new_seeds=add_seeds, device=device, trust=trust)
         return
-    from edgefl.experiment import look_free
+    from edgefl.experiment import look_free, run
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -118,15 +111,12 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         _begin_flower()
         from edgefl.flower.run import run as run_apps
 
-        with _shown(folder, scenario, lambda: ACCURACY, shown) as display:
-            run_apps(chosen, out=folder, methods=labels, listeners=[display])
+        with _shown(folder, scenario, lambda: ACCURACY, shown) as listeners:
+            run_apps(chosen, out=folder, methods=labels, listeners=listeners)
         return
     rehearse(chosen, file=scenario, overrides=changes or (), trains=not no_train)
-
-    from edgefl.experiment import run
-
-    with _shown(folder, scenario, lambda: chosen.task.measured, shown) as display:
-        run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
+    with _shown(folder, scenario, lambda: chosen.task.measured, shown) as listeners:
+        run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=listeners)
 
 
 def _begin_flower() -> None:
@@ -149,12 +139,13 @@ def _resuming(folder: Path) -> Callable[..., Any]:
     return resume_apps
 
 
-def _again(folder: Path, shown: Mapping[str, bool], again: Callable[..., Any], *given: Any, **options: Any) -> None:
-    with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
-        again(folder, *given, listeners=[display], **options)
+def _again(folder: Path, shown: Mapping[str, Any], again: Callable[..., Any], *given: Any, **options: Any) -> None:
+    with _shown(folder, str(folder), lambda: metric_of(folder), shown) as listeners:
+        again(folder, *given, listeners=listeners, **options)
 
 
-def _metric_of(run: Path) -> Metric:
+def metric_of(run: Path) -> Metric:
+    """The metric of the runs of a directory, by its scenario."""
     from edgefl.flower.scenario import app_scenario_of
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -166,25 +157,34 @@ def _metric_of(run: Path) -> Metric:
 
 
 @contextmanager
-def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mapping[str, bool]) -> Iterator[Listener]:
+def _shown(
+    folder: Path, named: str, metric: Callable[[], Metric], shown: Mapping[str, Any]
+) -> Iterator[list[Listener]]:
     """Show the progress of a run, and at its end, also after a fault, its result."""
     from edgefl.experiment import RunsFailed
+    from edgefl.report.page.live import LivePage
 
+    html, ways = shown["html"], {name: way for name, way in shown.items() if name != "html"}
     try:
         with following(folder, named, metric, as_json=shown["as_json"]) as display:
-            yield display
-        print_result(folder, **shown)
+            live = html and LivePage(html, folder, metric, display.left, lambda words: say(words, err=True))
+            try:
+                yield [display, live] if live else [display]
+            finally:
+                if live:
+                    live.ended()
+        print_result(folder, **ways)
         exit_if_stopped(folder)
     except RunsFailed:
-        print_result(folder, **shown)
+        print_result(folder, **ways)
         raise
 
 
 @contextmanager
-def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
+def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Progress]:
     """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
-    from edgefl.cli.progress import Progress
     from edgefl.record.paths import how_to_continue, is_interrupted
+    from edgefl.report.progress import Progress
 
     display = Progress(metric, sys.stderr)
     try:

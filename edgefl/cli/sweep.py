@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from edgefl.sweep.sweeping import SweepResult
 
 
-Metric = Literal["accuracy", "best", "ema"]
+Figure = Literal["accuracy", "best", "ema", "seconds", "bytes", "flops", "joules", "grams", "euros"]
 """The figure by which the best setting is chosen."""
 
 
@@ -40,7 +41,11 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         unset="the scenario's; sequential for auto",
     ),
     no_train: NoTrain = False,
-    choose: Metric | None = option(None, "Print each method's best setting by this metric on the validation split."),
+    choose: Figure | None = option(
+        None,
+        "Print each method's best setting by this metric on the validation split, or by this cost, the least to the "
+        "last target.",
+    ),
     details: Details = False,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +57,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.scenario import load_scenario
     from edgefl.scenario.overrides import Override, parse_overrides
     from edgefl.sweep.jobs import jobs_of, settings_of
-    from edgefl.sweep.searching import check_split
+    from edgefl.sweep.searching import FIGURES, check_split
     from edgefl.sweep.sweeping import sweep as run
 
     overrides = parse_overrides(with_grid(changes or [], grid) if grid else changes or [])
@@ -72,33 +77,28 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     }
     spread: dict[str, Any] = {"processes": jobs, "cluster": on_cluster, "done": _print_done}
     folder = out if out is not None else Path("sweeps") / base.name
-    if choose is not None and no_train:
+    if choose in FIGURES and no_train:
         raise UserError("cannot be combined with --no-train, because nothing is trained", file="--choose")
 
-    def make(settings: Any, labels: list[str] | None) -> list[Job]:
-        return jobs_of(scenario, overrides, settings, methods=labels, **options)
-
-    if spec.optuna is not None and no_train:
+    optuna = spec.optuna
+    make: Callable[..., list[Job]] = partial(jobs_of, scenario, overrides, **options)
+    if optuna is not None and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
         with quiet(as_json):
-            if spec.optuna is not None:
+            if optuna is not None:
                 labels = method or [each.label for each in base.methods]
-                result = _search(spec, spec.optuna, labels, make, folder, spread)
+                result = _search(spec, optuna, labels, make, folder, spread)
             else:
-                made = make(settings_of(spec.grid, spec.random), method)
+                made = make(settings_of(spec.grid, spec.random), methods=method)
                 say(f"{len(made)} jobs", err=True)
-                if choose is not None:
+                if choose is not None and not no_train:
                     check_split(made)
                 result = run(made, folder, **spread)
     except KeyboardInterrupt:
         raise Stopped("to continue: run the same command again") from None
-    _finish(
-        result,
-        choose or (spec.optuna.metric if spec.optuna is not None else None),
-        as_json=as_json,
-        detailed=None if spec.optuna is not None else details,
-    )
+    metric = choose or (None if optuna is None else optuna.metric)
+    _finish(result, metric, as_json=as_json, detailed=details if optuna is None else None)
 
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
@@ -118,7 +118,7 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     spec: SweepSpec,
     options: OptunaSpec,
     labels: list[str],
-    make: Callable[[Any, list[str] | None], list[Job]],
+    make: Callable[..., list[Job]],
     folder: Path,
     spread: dict[str, Any],
 ) -> SweepResult:
@@ -126,7 +126,7 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     from edgefl.sweep.sweeping import search
 
     def jobs(setting: Any, label: str) -> list[Job]:
-        found = make([setting], [label])
+        found = make([setting], methods=[label])
         check_split(found, "sweep")
         return found
 
@@ -141,7 +141,7 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
     say(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} left", err=True)
 
 
-def _finish(result: SweepResult, metric: Metric | None, *, as_json: bool, detailed: bool | None) -> None:
+def _finish(result: SweepResult, metric: Figure | None, *, as_json: bool, detailed: bool | None) -> None:
     """Print the result; ``detailed``: whether with all figures, ``None`` for a search."""
     from edgefl.report.comparison import comparison
     from edgefl.report.sweep_result import results_in
@@ -150,7 +150,7 @@ def _finish(result: SweepResult, metric: Metric | None, *, as_json: bool, detail
     jobs = result.jobs
     chosen = choose(jobs, result.table, metric) if metric is not None else []
     if as_json:
-        data = [{**vars(each), "setting": dict(each.setting), "metric": each.metric.name} for each in chosen]
+        data = [{**vars(each), "setting": dict(each.setting)} for each in chosen]
         say_json({"rows": len(result.table), "failures": result.failures, "chosen": data})
     else:
         if detailed is not None and not result.failures:
@@ -171,4 +171,4 @@ def _sentence(chosen: Chosen) -> str:
     setting = ", ".join(f"{path}={value}" for path, value in chosen.setting.items())
     beyond = f"; {' and '.join(chosen.edge)} at the edge of the values tried" if chosen.edge else ""
     seeds = "one seed" if chosen.seeds == 1 else f"mean of {chosen.seeds} seeds"
-    return f"{chosen.method}: {setting} ({quantity(chosen.value, chosen.metric.dimension)}, {seeds}{beyond})"
+    return f"{chosen.method}: {setting} ({quantity(chosen.value, chosen.dimension)}, {seeds}{beyond})"

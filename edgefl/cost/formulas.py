@@ -172,10 +172,8 @@ MOVES = frozenset(
 """Operators that move or write numbers without arithmetic."""
 
 INPUT_FLOPS: Mapping[str, int] = {
-    **dict.fromkeys(
-        ("sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "cumsum", "sort", "topk"), 1
-    ),
-    **dict.fromkeys(("_adaptive_avg_pool2d", "embedding_dense_backward"), 1),
+    **dict.fromkeys(("sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "cumsum"), 1),
+    **dict.fromkeys(("sort", "topk", "_adaptive_avg_pool2d", "embedding_dense_backward"), 1),
     **dict.fromkeys(("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), 5),
     "linalg_vector_norm": 2,  # square, add
     **dict.fromkeys(("var", "std", "var_mean", "std_mean", "logsumexp"), 4),  # add for the mean; subtract, square, add

@@ -97,6 +97,5 @@ class CostModel:
 def _signature(method: Method) -> tuple[object, ...]:
     how_long = {"epochs", "steps", "lr", "lr_decay", "drop_last", "common_finish", "input"}
     how_long |= {"batch"} if method.local.accumulate == 1 else set()
-    parts = (method.objective, method.rule)
-    options = tuple((type(part), repr(part)) for part in parts)
+    options = tuple((type(part), repr(part)) for part in (method.objective, method.rule))
     return (*options, private_step(method), method.local.model_dump_json(exclude=how_long))

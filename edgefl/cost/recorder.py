@@ -50,8 +50,7 @@ class Record(NamedTuple):
 
 def _one_hot(tensor: Tensor, num_classes: int) -> Tensor:
     """As PyTorch computes it on a CPU, after it has looked whether each number is one of the classes."""
-    zeros = tensor.new_zeros((*tensor.shape, num_classes))
-    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
+    return tensor.new_zeros((*tensor.shape, num_classes)).scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def _cuda_attention(  # noqa: PLR0917  (as of PyTorch)

@@ -135,10 +135,7 @@ def parquet_files(
 def of_column(
     column: Any, name: str, place: str, size: tuple[int, int] | None = None, colours: Colours | None = None
 ) -> NDArray[Any] | Pictures:
-    """A column of Arrow as an array ``[rows, …]``: numbers, texts, lists (of lists) of numbers, or encoded images.
-
-    Encoded images are bytes, or in the form of the Hugging Face hub, ``struct<bytes, path>``.
-    """
+    """A column of Arrow as an array ``[rows, …]``: numbers, texts, lists of numbers, or encoded images."""
     import pyarrow
     import pyarrow.compute
     from pyarrow import types

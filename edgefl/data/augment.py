@@ -1,8 +1,4 @@
-"""Random crops, flips and rotations of a batch, as one gather of bytes on the device of the images.
-
-The transformations move pixels without mixing them, so a chain of them is one map from target to source pixels. It is
-computed in integers, so all devices give the same bytes.
-"""
+"""Random crops, flips and rotations of a batch as one gather of bytes, computed in integers: equal on all devices."""
 
 from __future__ import annotations
 
@@ -28,8 +24,7 @@ _FRACTION_BITS = 14
 def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> Tensor | None:
     """The random numbers that augment ``count`` images, int64 ``[3 or 5, count]``; ``None`` without augmentation.
 
-    The rows are the shifts of the crop window down and to the right (-4 to 4), 1 to mirror left and right, else 0, and
-    those of :func:`turned`, if images are rotated.
+    Rows are the shifts of the crop window down and right (-4 to 4), 1 to mirror, else 0, and those of :func:`turned`.
     """
     if augment == "none":
         return None
@@ -52,10 +47,7 @@ def turned(degrees: NDArray[np.float64]) -> Tensor:
 
 
 def augmented(images: Tensor, draws: Tensor) -> Tensor:
-    """Images ``[n, channels, height, width]``, rotated about their centre (nearest pixel), then cropped, then flipped.
-
-    Pixels from outside the image are 0. A positive angle turns counter-clockwise, as torchvision's ``rotate`` does.
-    """
+    """Images ``[n, channels, height, width]``, rotated (counter-clockwise, nearest pixel), cropped and flipped."""
     import torch
 
     count, channels, height, width = images.shape

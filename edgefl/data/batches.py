@@ -78,7 +78,8 @@ class JobBatches:
             draws=None if self.draws is None else uploaded(self.draws, self.data.device),
         )
         offsets, first = self.offsets, 0
-        most = _at_once(self.data)
+        # Images at a time: few calls for small images, and on a CPU not more than fits in its caches.
+        most = (1 << (20 if self.data.device.type == "cpu" else 22)) // (FLOAT_BYTES * self.data.inputs[0].numel())
         while first < len(self):
             # As many complete steps as fit in that many images, at least one.
             last = max(first + 1, bisect_right(offsets, offsets[first] + most) - 1)
@@ -90,12 +91,6 @@ class JobBatches:
     def _between(self, start: int, stop: int) -> Batch:
         draws = None if self.draws is None else self.draws[:, start:stop]
         return fetch(self.data, self.indices[start:stop], draws)
-
-
-def _at_once(data: Dataset) -> int:
-    """Images to gather at a time: few calls for small images, and on a CPU not more than fits in its caches."""
-    most = 1 << (20 if data.device.type == "cpu" else 22)
-    return most // (FLOAT_BYTES * data.inputs[0].numel())
 
 
 @dataclass(frozen=True, slots=True)

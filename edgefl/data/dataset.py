@@ -88,10 +88,7 @@ class Dataset:
 
 
 def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
-    """The training and the test samples of ``spec``, in main memory.
-
-    The last set is cached, so that the seeds and methods of a run read it once; do not modify its tensors.
-    """
+    """The training and the test samples of ``spec``; cached for all seeds and methods, so do not modify them."""
     train, test, mean, std = _read(_bare(spec), data_root(spec.root), _stamps(spec))
     known = spec.known() or described(train, test, spec.task)
     try:
@@ -207,10 +204,7 @@ def _read(
 
 
 def channel_statistics(pixels: Samples) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, of pixels in [0, 1]; exact, from a histogram of the 256 values.
-
-    A constant channel has deviation 1, so that normalising never divides by zero.
-    """
+    """Exact mean and deviation of each channel, of pixels in [0, 1]; the deviation of a constant one is 1."""
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(pixels.inputs.shape[1]):
@@ -242,10 +236,7 @@ _FIELDS = ("images", "labels", "origin", "owner", "classes")
 
 
 def content_of_samples(*parts: Samples) -> str:
-    """A digest of every array of the parts: types, shapes and bytes.
-
-    Of an array larger than :data:`READ_WHOLE` bytes, only evenly spaced pieces of one mebibyte are read.
-    """
+    """A digest of the parts' arrays; of those above :data:`READ_WHOLE` bytes, of evenly spaced pieces of 1 MiB."""
     digest = hashlib.sha256()
     for part in parts:
         for name, value in zip(_FIELDS, part, strict=True):

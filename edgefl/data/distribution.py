@@ -38,10 +38,7 @@ class DataDistribution:
 
     @cached_property
     def distances(self) -> Floats | None:
-        """Total-variation distance ½ Σ |p_k − p| of each client's categories from those of all clients together.
-
-        0: the same shares; 1: nothing in common. ``None`` for numbers, NaN for a client without samples.
-        """
+        """Total-variation distance ½ Σ |p_k − p| of clients' categories from all; ``None``, NaN: without any."""
         return None if self.counts is None else total_variation(self.counts)
 
     def summary(self) -> dict[str, Any]:

@@ -23,7 +23,6 @@ class FeatureSkew(Component):
     """A transformation of each client's inputs (``data.feature_skew``); its fields are its options."""
 
     inputs: ClassVar[tuple[Kind, ...]]
-
     kind: str
 
     @abstractmethod
@@ -32,29 +31,20 @@ class FeatureSkew(Component):
 
     @abstractmethod
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The transformed inputs ``[n, …]`` with the same type and shape: bytes of images, or float32 numbers.
-
-        They are in main memory. ``parameters`` are those of each sample's client, float64 ``[n, parameters]``.
-        """
+        """The transformed inputs ``[n, …]``, of one type and shape, given each client's float64 ``[n, parameters]``."""
 
 
 class Noise(FeatureSkew):
-    """Gaussian noise, drawn once for each sample; its standard deviation depends on the client.
+    """Gaussian noise, drawn once for each sample; its standard deviation is σ·i/N for client i of N (from 1).
 
-    It is the noise-based feature imbalance of Li et al., "Federated Learning on Non-IID Data Silos: An
-    Experimental Study" (ICDE 2022), Section IV-B: party i of N has the noise Gau(σ·i/N), i from 1. The level is the
-    standard deviation here, as in the authors' code. Noisy pixels are rounded to bytes and limited to the range of
-    pixels, which theirs are not.
+    Li et al., "Federated Learning on Non-IID Data Silos" (ICDE 2022), Section IV-B, as in their code; here noisy pixels
+    are rounded to bytes and limited to their range.
     """
 
     inputs = ("images", "numbers")
 
     kind: Literal["noise"] = Field(default="noise", description="each client's inputs have noise of its strength")
-    std: float = Field(
-        gt=0,
-        description="standard deviation of client N of N, of pixels in [0, 1] or in the unit of the numbers; client i "
-        "(from 1) has i/N of it",
-    )
+    std: float = Field(gt=0, description="standard deviation of client N of N; client i (from 1) has i/N of it")
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
         return self.std * np.arange(1, clients + 1)[:, None] / clients
@@ -70,10 +60,7 @@ class Noise(FeatureSkew):
 
 
 class Rotation(FeatureSkew):
-    """Rotation about the centre by an angle that is uniform between minus and plus ``degrees``, nearest pixel.
-
-    Pixels from outside the image are black.
-    """
+    """Rotation by an angle that is uniform between ± ``degrees``, nearest pixel; outside the image is black."""
 
     inputs = ("images",)
 

@@ -27,11 +27,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """The samples of one run on the training device, and their owners.
-
-    With a feature skew, the training samples and, with ``test: partitioned``, the evaluation samples are those that
-    their client sees.
-    """
+    """The samples of a run on the training device, with its feature skew as clients see them, and their owners."""
 
     train: Dataset  # the training samples; without the held-out ones if the validation split is evaluated
     test: Dataset
@@ -127,9 +123,7 @@ def _divided(spec: DataSpec, seed: int, split: Split) -> tuple[Dataset, Dataset,
     if split == "validation":
         kept, held = held_out(train.strata, train.origin, spec.validation, owners_of_clients(spec, train))
         if not len(held):
-            message = (
-                "no sample can be held out, as each client (or class) has only one; expected evaluation.split: test"
-            )
+            message = "no sample can be held out, as each client (or class) has one; expected evaluation.split: test"
             raise UserError(message, field="data.validation")
         train, validation = train.part(kept), train.part(held)
     strata, rng = train.strata, generator(seed, "partition")

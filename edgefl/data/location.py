@@ -9,8 +9,7 @@ from edgefl.files import user_path
 def data_root(root: str | None = None) -> Path:
     """The folder of data sets: ``root`` if given, else ``$EDGEFL_DATA``, else the user's cache directory.
 
-    The cache directory is ``$XDG_CACHE_HOME/edgefl/data``, or ``~/.cache/edgefl/data`` if that variable is unset. An
-    empty variable counts as unset.
+    That is ``$XDG_CACHE_HOME/edgefl/data`` or ``~/.cache/edgefl/data``. An empty variable counts as unset.
     """
     if root is not None:
         return user_path(root)

@@ -52,15 +52,9 @@ class Raw(NamedTuple):
 class OwnData(DataSpec):
     """Data of the user: arrays of inputs, labels and, if it is known, clients."""
 
-    test_share: float = Field(
-        0.2, gt=0, lt=1, description="share of the samples to test on if there are no test data; the same in every run"
-    )
-
+    test_share: float = Field(0.2, gt=0, lt=1, description="share to test on if there are no test data, fixed")
     classes: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_CLASSES,
-        description="number of classes or tokens, if the training data may lack some of them; null: as found",
+        None, ge=1, le=MOST_CLASSES, description="if the training data may lack classes or tokens; null: as found"
     )
 
     @model_validator(mode="after")
@@ -156,24 +150,16 @@ class OwnData(DataSpec):
 class Encoded(OwnData):
     """Data whose inputs may be encoded images."""
 
-    size: tuple[int, int] | None = Field(
-        default=None, description="height and width to which images are resized; null: all images have one size"
-    )
-    colours: Colours | None = Field(
-        None, description="1: convert images to grey; 3: to colour; null: grey if the first 64 images are, else colour"
-    )
+    size: tuple[int, int] | None = Field(None, description="height and width to resize to; null: all have one size")
+    colours: Colours | None = Field(None, description="1: grey; 3: colour; null: grey if the first 64 images are")
 
 
 class OwnArrays(OwnData):
     """Data whose inputs may be arrays of any kind."""
 
-    channels: Channels | None = Field(
-        default=None, description="place of the channels in the inputs, first or last; null: first"
-    )
+    channels: Channels | None = Field(None, description="place of the channels in inputs, first or last; null: first")
     kind: Kind | None = Field(
-        default=None,
-        description="images: whole numbers from 0 to 255; numbers; tokens: whole numbers for models with an embedding; "
-        "null: by type and shape",
+        None, description="images: bytes; tokens: whole numbers for an embedding; null: by type and shape"
     )
 
     def stored(self, raw: Raw, like: Samples | None) -> Any:

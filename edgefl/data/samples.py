@@ -116,10 +116,7 @@ class WrongSamples(WrongAnswer):
 
 
 def checked_samples(answer: object, declared: Description | None, task: Task) -> tuple[Samples, Samples]:
-    """The training and the test samples that :meth:`DataSpec.read <edgefl.data.spec.DataSpec.read>` returned.
-
-    Labels are those of the task; inputs are unchanged. The description ``declared`` is in terms of the task, too.
-    """
+    """The samples that ``DataSpec.read`` returned, with labels and the description ``declared`` of the task."""
     if not isinstance(answer, tuple) or [type(each) for each in answer] != [Samples, Samples]:
         raise WrongAnswer(f"read returned {one_line(answer)}; expected the training and the test data as Samples")
     train, test = (_checked(part, split, task) for part, split in zip(answer, ("training", "test"), strict=True))

@@ -60,34 +60,17 @@ class DataSpec(Component):
     """An option, and its type, that another value of ``test`` sets, with ``test: whole``."""
 
     name: str = Field(description="the data set")
-    root: str | None = Field(
-        default=None, description="folder of the data files; null: $EDGEFL_DATA, else the user's cache directory"
-    )
-    images: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of training samples to use, a fixed choice with the set's class proportions; null: all",
-    )
+    root: str | None = Field(None, description="folder of the data; null: $EDGEFL_DATA, else the user's cache folder")
+    images: int | None = Field(None, ge=1, description="training samples to use, by the set's class shares; null: all")
     clients: int = Field(default=100, ge=1, description="clients that share the training samples")
-    test: Literal["whole", "partitioned"] = Field(
-        default="whole",
-        description="whole: every client is tested on the whole test set; partitioned: on a part with the class "
-        "proportions of its training data (personalisation)",
-    )
+    test: Literal["whole", "partitioned"] = Field("whole", description="whole for each client, or parts by its classes")
     partition: AnyPartition = Field(default=Iid(), description="partition of the training samples over the clients")
-    validation: float = Field(
-        0.1, gt=0, lt=1, description="share of the training samples held out if the validation split is evaluated"
-    )
+    validation: float = Field(0.1, gt=0, lt=1, description="training samples held out, for the validation split")
     augment: Augmentation = Field(
-        default="none",
-        description="none; crop_flip: 4 pixels of padding, random crop and horizontal flip; rotate_crop_flip: a "
-        "rotation by up to 10 degrees before (FedMLB)",
+        "none", description="4 pixels of padding, random crop and flip; FedMLB's: a rotation by up to 10 degrees before"
     )
-    feature_skew: AnyFeatureSkew | None = Field(
-        default=None, description="a transformation of each client's inputs, which differs from client to client"
-    )
+    feature_skew: AnyFeatureSkew | None = Field(None, description="a transformation of inputs that differs by client")
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
-
     _task: Task = PrivateAttr(default_factory=Classification)
 
     @model_validator(mode="before")
@@ -107,11 +90,7 @@ class DataSpec(Component):
         return self._task
 
     def for_task(self, task: Task) -> Self:
-        """The same data with labels for a task.
-
-        Raises:
-            UserError: the partition needs classes, and the task has none.
-        """
+        """The same data with labels for a task; UserError if the partition needs classes that it lacks."""
         if not task.classes and self.partition.by_class:
             raise UserError(
                 f"divides the samples by class, and task '{task.kind}' has none; expected iid, natural, file or "
@@ -128,32 +107,28 @@ class DataSpec(Component):
 
     @abstractmethod
     def read(self) -> tuple[Samples, Samples]:
-        """The training and the test samples, read, generated or downloaded.
-
-        Raises:
-            UserError: files are missing or unreadable; the message names the folder.
-        """
+        """The training and the test samples, read, made or downloaded; UserError, with the folder, if none are."""
 
     def class_names(self) -> list[str]:
         """The names of the classes 0, 1, …; empty if they have none."""
         return []
 
-    def known(self) -> Description | None:
-        """The value of :meth:`declared`, checked.
+    def client_names(self) -> list[str]:
+        """The names of the clients 0, 1, …, of the natural partition; empty if they have none."""
+        return []
 
-        Raises:
-            UserError: it is no description, or the plug-in raised an error; the message names data set and package.
-        """
+    def column_facts(self) -> list[tuple[str, str, str]]:
+        """The name, the use and the values of each column of a table; empty for other data."""
+        return []
+
+    def known(self) -> Description | None:
+        """The value of :meth:`declared`; UserError, with the data set and its package, if it is none."""
         with DATA_SETS.blaming(type(self)):
             answer = self.declared()
             return None if answer is None else in_terms_of(self.task, answer)
 
     def checked(self) -> tuple[Samples, Samples]:
-        """The value of :meth:`read`, checked and compared with :meth:`declared`; images may not be decoded yet.
-
-        Raises:
-            UserError: as :meth:`read`, or it is wrong, or the plug-in raised another error; as :meth:`known`.
-        """
+        """The value of :meth:`read`, checked against :meth:`declared`; UserError if it, or the plug-in, is wrong."""
         known = self.known()
         with DATA_SETS.blaming(type(self)):
             return checked_samples(self.read(), known, self.task)
@@ -164,11 +139,7 @@ class DataSpec(Component):
         return train, test
 
     def describe(self) -> Description:
-        """The properties of the used samples, without inputs; reads files if :meth:`declared` returns ``None``.
-
-        Raises:
-            UserError: as :meth:`read`, or there are fewer samples than requested.
-        """
+        """The properties of the used samples, from :meth:`declared` or files; UserError if there are too few."""
         known = self.known()
         if known is None:
             known = described(*self.checked(), self.task)
@@ -202,11 +173,7 @@ DATA_SETS: Registry[type[DataSpec]] = Registry(
 
 
 def check_use(spec: DataSpec, known: Description) -> None:
-    """Check that ``augment``, ``feature_skew`` and ``normalise`` fit the inputs.
-
-    Raises:
-        UserError: they do not; it has the field.
-    """
+    """Check that ``augment``, ``feature_skew`` and ``normalise`` fit the inputs, or raise a UserError."""
     skew = spec.feature_skew
     if skew is not None and known.kind not in skew.inputs:
         message = f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}"

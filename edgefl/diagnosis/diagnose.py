@@ -109,8 +109,7 @@ class Curvature:
 
     def by_tensor(self, diagonal: Tensor) -> Tensor:
         """A diagonal ``[parameter_count]`` summed over each parameter tensor ``[tensors]``."""
-        pieces = [diagonal[e.start : e.start + e.numel].sum() for e in self.model.layout.parameters]
-        return torch.stack(pieces)
+        return torch.stack([diagonal[e.start : e.start + e.numel].sum() for e in self.model.layout.parameters])
 
     def top_plane(self, seed: int = 0) -> tuple[Tensor, Tensor]:
         """The two largest eigenvalues ``[2]``, descending, and their orthonormal eigenvectors ``[2, parameter_count]``.

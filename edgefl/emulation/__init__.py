@@ -1,4 +1,1 @@
-"""A scenario as real processes that send over real, shaped links.
-
-The modules that run next to a node's process import neither PyTorch nor the simulated network.
-"""
+"""A scenario as real processes over real, shaped links; those beside a node import neither PyTorch nor the network."""

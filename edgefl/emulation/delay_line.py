@@ -1,8 +1,7 @@
-"""A process that takes packets out of TUN devices and puts them back after a delay.
+"""A process that takes packets out of TUN devices and puts them back after a delay, for kernels without netem.
 
-For kernels without netem. Each device is in the namespace of a sender; what the sender routes to the device comes back
-from it, and is then routed to the first link. Segments of TCP are read and written as large as their sender made them
-(GSO), so that one system call carries several packets.
+Each device is in a sender's namespace, and what comes back from it is routed to the first link. Segments of TCP are
+read and written whole (GSO), so that one system call carries several packets.
 """
 
 import fcntl
@@ -84,8 +83,7 @@ class DelayLine:
 def main() -> None:
     """``python -m edgefl.emulation.delay_line``: carry packets until the standard input is closed.
 
-    The first line of the input has a process, a device and its seconds for each delay, as JSON. ``ready`` is printed
-    when all devices exist.
+    The first line has process, device and seconds of each delay, as JSON. ``ready`` is printed when all exist.
     """
     delays = json.loads(sys.stdin.readline())
     with suppress(OSError):

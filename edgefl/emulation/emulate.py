@@ -1,8 +1,4 @@
-"""Runs a scenario twice, simulated and emulated, with the same training.
-
-The rates of real links are divided by a dilation and latencies multiplied by it, so a scenario that this machine cannot
-carry in real time runs more slowly and gives the same times.
-"""
+"""Runs a scenario simulated and emulated, with the same training; a dilation makes real links slow enough to carry."""
 
 import hashlib
 import math
@@ -60,9 +56,7 @@ MOST_CLIENTS = 100
 
 def check_scenario(scenario: Scenario) -> None:
     """Raise UserError, with the option and the reason, for what real links here cannot do."""
-    transport, protocol = scenario.network.transport, scenario.protocol
-    if "server" in protocol.takes():
-        raise UserError(f"expected one with a server, found {protocol.kind}", field="protocol.kind")
+    transport = scenario.network.transport
     if transport.multicast:
         raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
     if transport.connection_limit is not None:
@@ -76,7 +70,7 @@ def check_scenario(scenario: Scenario) -> None:
     if clients <= MOST_CLIENTS:
         fleet = assign(scenario.fleet, clients, scenario.seeds[0])
         topology = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
-        plan_wiring(topology, _talks(topology, scenario.protocol, range(clients)))
+        plan_wiring(topology, _talks(topology, scenario.protocol, range(clients), clients, scenario.seeds[0]))
 
 
 def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
@@ -102,10 +96,14 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
         for number, rate in zip(numbers.tolist(), highest, strict=True):
             source, target = topology.ends(number)
             peaks[str(source), str(target)] = rate
-    return plan_wiring(topology, _talks(topology, setup.protocol, chosen), peaks=peaks)
+    talks = _talks(topology, setup.protocol, chosen, setup.clients, setup.seed)
+    return plan_wiring(topology, talks, peaks=peaks)
 
 
-def _talks(topology: Topology, protocol: ProtocolSpec, chosen: Sequence[int]) -> list[Pair]:
+def _talks(topology: Topology, protocol: ProtocolSpec, chosen: Sequence[int], count: int, seed: int) -> list[Pair]:
+    if (pairs := protocol.pairs(count, seed)) is not None:
+        present = set(chosen)
+        return [(f"client/{one}", f"client/{other}") for one, other in pairs if {one, other} <= present]
     clients = [f"client/{client}" for client in chosen]
     gates, cells = ["server"] * len(clients), list[Pair]()
     if protocol.averages_in_cells:
@@ -146,22 +144,18 @@ def emulate(
     compute: Literal["paced", "real"] = "paced",
     listeners: Sequence[Listener] = (),  # follow all runs, the simulated ones first
 ) -> Emulated:
-    """Simulate a scenario's methods, then emulate them.
+    """Simulate a scenario's methods, then emulate them; raises EmulationFailed if a process, a link or a transfer does.
 
-    The simulation comes first: it is the prediction, and the emulation finds the results of its training jobs, so that
-    no training disturbs transfers. Jobs that only the emulation has (because a decision depends on time) are trained
-    when they are needed, and the clock stands still meanwhile. With ``queue: fifo`` the simulation is timed again at
-    the end with other draws of the shares (``sensitivity.parquet``), for the band that a comparison shows.
-
-    Raises:
-        EmulationFailed: a process, a link or a transfer failed.
+    The simulation is the prediction, and has the results of training, so that none disturbs transfers; jobs that only
+    the emulation has are trained while the clock stands still. With ``queue: fifo`` the simulation is timed again with
+    other draws of the shares (``sensitivity.parquet``), for the band of a comparison.
     """
     predicted = free_folder_of_prediction(out)
     with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
-        remembering = partial(RememberingEngine, folder / "results")
+        remember = partial(RememberingEngine, folder / "results")
         both = partial(
-            run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remembering
+            run, scenario, methods=methods, device=device, train=train, listeners=listeners, wrapper=remember
         )
         say("simulation:")
         both(out=predicted)
@@ -239,10 +233,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 class RememberingEngine:
-    """An engine that trains no job twice; only for engines whose results are bit-identical to training each job alone.
-
-    ``folder`` keeps the results of one scenario.
-    """
+    """An engine that trains no job twice, and keeps results in ``folder``; only for bit-identical engines."""
 
     def __init__(self, folder: Path, engine: Engine, given: EngineInputs, seed: int) -> None:
         self._engine, self._folder = engine, folder / str(seed)
@@ -326,8 +317,5 @@ def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
 
 
 def assumed_rates(*, netem: bool) -> PacketRates:
-    """Packets a second that this machine carries: what a small processor did, with some left for its programs.
-
-    Where the kernel delays packets (netem), no process sets a limit.
-    """
+    """Packets a second that this machine carries, if the kernel (netem) does not delay them: a small processor's."""
     return PacketRates(math.inf if netem else DELAYED, LINKS * (os.cpu_count() or 1))

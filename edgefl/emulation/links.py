@@ -20,7 +20,7 @@ from edgefl.emulation.machine import has_netem
 from edgefl.emulation.nodes import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.shaping import Rate, TrafficControl
-from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, WiredLink, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
 """With one address for both ends no node needs to ask for the other's."""
@@ -32,12 +32,7 @@ _AT_ONCE = 64
 
 
 class Links:
-    """The links of a plan between the namespaces of the nodes' processes.
-
-    The process that makes them must be root in the user namespace that owns the nodes' network namespaces. Everything
-    is inside these namespaces, so it vanishes with the nodes' processes, however they end. ``pids`` are these
-    processes, each in a network namespace of its own, now or soon.
-    """
+    """The links of a plan between the network namespaces of the nodes' processes (``pids``), with which they vanish."""
 
     def __init__(self, wiring: Wiring, pids: Mapping[str, int], settings: LinkSettings) -> None:
         self._wiring, self._pids, self._settings = wiring, pids, settings
@@ -46,7 +41,11 @@ class Links:
         self._controls: dict[str, TrafficControl] = {}
         self._namespaces: dict[str, int] = {}
         self._delay_line: subprocess.Popen[bytes] | None = None
-        self._shapers = {link.ends: self._shaper(link) for link in wiring.links}
+        fifo, device = settings.queue == "fifo", self._routing.device
+        self._shapers = {
+            link.ends: shaping.Shaper(link, device(link.target), wiring.addresses, fair=not (link.shared and fifo))
+            for link in wiring.links
+        }
 
     def make(self, stack: ExitStack) -> None:
         """Make all links; what they need is closed with the stack."""
@@ -65,10 +64,7 @@ class Links:
                 self._controls[link.source].change(self._shapers[link.ends].valves(open=False))
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
-        """Change capacities of links now, by their ends: bit/s of the scenario; 0 is an outage, infinite unshaped.
-
-        In an outage packets in queues stay, and so do the connections. Links that no route crosses are ignored.
-        """
+        """Change capacities of links by their ends, in the scenario's bit/s: 0 is an outage, infinite unshaped."""
         new: dict[str, list[Rate]] = {}
         opened: list[Pair] = []
         for ends, capacity in changes.items():
@@ -165,10 +161,6 @@ class Links:
         for node in self._wiring.nodes:
             with self.inside(node):
                 set_parameters({"net.ipv4.tcp_no_metrics_save": "1"})
-
-    def _shaper(self, link: WiredLink) -> shaping.Shaper:
-        fifo = link.shared and self._settings.queue == "fifo"
-        return shaping.Shaper(link, self._routing.device(link.target), self._wiring.addresses, fair=not fifo)
 
     def _rate(self, capacity: float) -> float:
         settings = self._settings

@@ -30,10 +30,7 @@ _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
 
 
 class Finding(NamedTuple):
-    """One thing that an emulation uses; ``detail`` is a version, a number, or why it does not work.
-
-    There is no emulation without a thing that is ``needed``.
-    """
+    """What an emulation uses; ``detail``: a version, or why it does not work. If ``needed``, none runs without it."""
 
     what: str
     works: bool
@@ -43,10 +40,7 @@ class Finding(NamedTuple):
 
 @cache
 def in_namespaces() -> tuple[str, ...] | None:
-    """The beginning of a command that runs as root of new network and process namespaces; None where nothing works.
-
-    In a user namespace where the system allows it; else this user must be root.
-    """
+    """The command that runs as root of new network and process namespaces; None where nothing works."""
     return next((command for command in _ways() if not _refused([*command, "true"])), None)
 
 

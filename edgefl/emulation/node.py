@@ -1,11 +1,8 @@
-"""A node's process: sends and receives over TCP as the coordinator asks.
+"""A node's process: sends and receives over TCP as the coordinator asks, in a network namespace of its own.
 
-It runs in a network namespace of its own and imports little beyond the standard library, so a hundred of them fit into
-one machine. asyncio carries the bytes: the moment of the last byte, partial progress and the options of a socket are at
-hand there, which libraries for remote calls hide.
-
-On a connection each transfer is a head (number and length) and its content. Connections are used again; one of an
-aborted transfer is reset, so that its queued bytes do not hinder the next one.
+It imports little, so a hundred of them fit into one machine; asyncio gives the moment of the last byte, partial
+progress and the options of a socket. On a connection each transfer is a head (number and length) and its content.
+Connections are used again; one of an aborted transfer is reset, so that its queued bytes do not hinder the next one.
 """
 
 import asyncio

@@ -164,10 +164,7 @@ class Nodes:
         seconds: float,
         messages: Path,
     ) -> list[subprocess.Popen[bytes]]:
-        """Start processes, and wait until nodes of these names have connected; what they reported is forgotten.
-
-        None of the processes must end before. What they print is in the file ``messages``, which the error quotes.
-        """
+        """Start processes, and wait until these nodes have connected; errors quote what they print to ``messages``."""
         processes = []
         with messages.open("wb") as said:
             for command in commands:

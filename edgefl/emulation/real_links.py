@@ -1,9 +1,4 @@
-"""The processes and links of an emulation, from their start to their removal.
-
-A process inside new namespaces (``python -m edgefl.emulation.links``) makes the links and starts one process for
-each node. The namespaces have no names, so they end with their processes, and these end with their connection to this
-one, however it ends.
-"""
+"""The processes and links of an emulation, in new namespaces, which end with the connection to this process."""
 
 import pickle
 import subprocess
@@ -36,10 +31,7 @@ class RealLinks:
         self._down: set[str] = set()
 
     def open_connections(self, seconds: float) -> None:
-        """Open a connection for each pair of nodes that transfer, both ways, within the given time.
-
-        Those that cannot be opened in time, because a link is down, are opened when they are needed.
-        """
+        """Open connections both ways for each pair that transfers; those not open in time are opened when needed."""
         waiting = set()
         for source, target in self.wiring.routes:
             self._open(source, target)
@@ -125,10 +117,7 @@ class RealLinks:
 
 @contextmanager
 def made_links(wiring: Wiring, settings: LinkSettings, *, folder: Path, content: bytes) -> Iterator[RealLinks]:
-    """Links and processes, which end with the block.
-
-    ``content``, at least one byte, is what is sent, from its beginning again for longer transfers.
-    """
+    """Links and processes, which end with the block; ``content`` is what is sent, again and again if it is short."""
     command = in_namespaces()
     assert command is not None, "checked before"
     with ExitStack() as stack:

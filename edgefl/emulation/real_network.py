@@ -19,11 +19,7 @@ from edgefl.simulation.clock import Clock
 
 
 class RealNetwork:
-    """The network's capacities, and the transfers that are in progress.
-
-    It has the interface of :class:`~edgefl.network.flow_network.FlowNetwork`. Traces and redraws are followed on all
-    links at all times, so that a transfer finds its links as they should be.
-    """
+    """As :class:`~edgefl.network.flow_network.FlowNetwork`, of real links; capacities are followed at all times."""
 
     def __init__(
         self, env: Clock, topology: Topology, *, observer: FlowObserver, transport: Transport, carrier: RealLinks

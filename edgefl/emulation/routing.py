@@ -1,8 +1,7 @@
 """The routes, delays and windows in the nodes' kernels. Pure.
 
-The latency of a route passes at its sender, before the first link, as in the simulated network, where a transfer uses
-no link until the latency of its path has passed. So a sender's own packets go to a delaying device, and come back
-from there to be routed like those of others.
+As in the simulated network, a route's latency passes before its first link: a sender's own packets go to a delaying
+device, and come back from there to be routed like those of others.
 """
 
 from typing import NamedTuple
@@ -31,9 +30,8 @@ class Routing:
     def __init__(self, wiring: Wiring, settings: LinkSettings) -> None:
         self._wiring, self._settings = wiring, settings
         self._number = {node: number for number, node in enumerate(wiring.nodes)}
-        self._seconds = {
-            pair: sum(link.latency for link in route) * settings.dilation for pair, route in wiring.routes.items()
-        }
+        paths, dilation = wiring.routes.items(), settings.dilation
+        self._seconds = {pair: sum(link.latency for link in path) * dilation for pair, path in paths}
 
     def device(self, neighbour: str) -> str:
         return f"to{self._number[neighbour]}"
@@ -60,9 +58,8 @@ class Routing:
 
     def devices(self, node: str) -> list[str]:
         """The commands for ``ip`` that set a node's devices up."""
-        names = [
-            self.device(other) for pair in self._wiring.neighbours() if node in pair for other in pair if other != node
-        ]
+        pairs = [pair for pair in self._wiring.neighbours() if node in pair]
+        names = [self.device(other) for pair in pairs for other in pair if other != node]
         return [
             f"addr add {self._wiring.addresses[node]}/32 dev lo",
             "link set lo up",

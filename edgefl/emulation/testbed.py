@@ -128,7 +128,7 @@ def doubts(load: Load, *, seconds: float, rounds: int, dilation: float, quotas: 
     for sentence, share, limit in found:
         if share > limit:
             yield (
-                f"{sentence.format(f'{100 * share:.2g} %')}; expected at most {100 * limit:g} %: end other programs, "
+                f"{sentence.format(f'{100 * share:.3g} %')}; expected at most {100 * limit:g} %: end other programs, "
                 f"or use --dilate {2 * dilation:g}"
             )
     if quotas < LEAST_OF_A_QUOTA:
@@ -155,11 +155,7 @@ MOST_READINGS = 30
 
 
 class Testbed:
-    """The real processes and links of one run, which are ready, as its world uses them.
-
-    ``dilation`` are real seconds for one second of the scenario. ``trainers`` train the clients' jobs in real time;
-    None if training takes the predicted seconds.
-    """
+    """The processes and links of a run; ``dilation``: real seconds a second; ``trainers``: if real time counts."""
 
     __test__ = False  # for pytest
 

@@ -1,8 +1,4 @@
-"""The training processes of an emulation, each under a CPU quota that stands for its client's device.
-
-A client of the scenario has a process only while it trains. The numbers that result are discarded: those of a run come
-from its engine, so that they do not depend on time.
-"""
+"""Training processes under CPU quotas that stand for clients' devices; their numbers are discarded."""
 
 import json
 import os
@@ -145,11 +141,7 @@ class _Running(NamedTuple):
 
 
 class Trainers:
-    """Trains jobs in processes under quotas.
-
-    A process is no device: it trains for one client after another, under the quota of the client's device. ``groups``
-    are those of the processes, by name; ``quotas`` those of the clients.
-    """
+    """Trains jobs in processes of ``groups``, each for one client after another, under the client's quota."""
 
     def __init__(self, groups: Mapping[str, CpuQuota], quotas: Sequence[float], nodes: Nodes) -> None:
         self._groups, self._quotas, self._nodes = groups, quotas, nodes

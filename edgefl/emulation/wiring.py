@@ -1,7 +1,4 @@
-"""The plan of the real links: nodes, links, addresses and next hops that follow the simulated network's routes.
-
-Pure: nothing is created here. The process that makes the links gets the plan pickled.
-"""
+"""The plan of the real links: nodes, links, addresses and next hops of the simulated routes; it creates nothing."""
 
 from __future__ import annotations
 
@@ -77,10 +74,7 @@ class Wiring:
 
     @cached_property
     def hops(self) -> dict[tuple[str, str | None, str], str]:
-        """The neighbour to which a node sends packets of a sender for a receiver.
-
-        The sender is None, for all of them, except where equal paths part.
-        """
+        """The neighbour for packets of a sender to a receiver; None as the sender: of all, except where paths part."""
         following: dict[Pair, dict[str, str]] = {}
         for (sender, receiver), route in self.routes.items():
             for link in route:
@@ -132,10 +126,7 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
     passed = (str(node) for way in ways.values() for link in way for node in topology.ends(link))
     nodes = tuple(dict.fromkeys([*itertools.chain(*ways), *passed]))
     if len(nodes) > MOST_NODES:
-        raise UserError(
-            f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
-            f"found {len(nodes)}"
-        )
+        raise UserError(f"expected at most {MOST_NODES} nodes for real links, found {len(nodes)}")
     crossing: dict[int, list[Pair]] = {}
     for pair, way in ways.items():
         for link in way:

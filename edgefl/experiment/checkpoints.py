@@ -61,8 +61,7 @@ class _Fresh(NamedTuple):
 class Checkpoints(AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, written one at a time in a thread of their own while training continues.
 
-    Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
-    for the last checkpoint.
+    Tensors on the CPU are not copied and must not change, which is checked. A context manager that waits for the last.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -76,10 +75,7 @@ class Checkpoints(AbstractContextManager["Checkpoints"]):
         return None if manifest is None else self._read(manifest)
 
     def keep(self, ended: int, path: Path) -> None:
-        """Write the last regular checkpoint before the end of round ``ended`` to one file, if it is small enough.
-
-        Its bytes do not depend on interruptions of the run.
-        """
+        """Write the last regular checkpoint before the end of round ``ended`` to one file, if it is small enough."""
         path.unlink(missing_ok=True)
         manifest = self._manifest(_regular_before(ended))
         if not manifest.exists() or json.loads(manifest.read_bytes())["bytes"] > MOST_KEPT_BYTES:
@@ -199,8 +195,7 @@ class ResumedLearner(Listener, AbstractContextManager["ResumedLearner"]):
         *,
         kept: Path | None = None,
     ) -> None:
-        self._learner = learner
-        self._journal = journal
+        self._learner, self._journal = learner, journal
         self._last, self._kept, self._ended = last, kept, 0
         self._checkpoints = Checkpoints(folder)
         self._answers: Learner = learner

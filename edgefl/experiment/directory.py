@@ -36,11 +36,7 @@ from edgefl.yaml_file import dump_yaml, read_yaml
 
 
 class Choices(Options):
-    """The options of a command in addition to the scenario; a resumed run has the same.
-
-    See :func:`edgefl.experiment.run`. ``methods`` are labels, in order. ``emulated`` says whether real links carry the
-    transfers.
-    """
+    """The options of a command in addition to the scenario, as of :func:`edgefl.experiment.run`; kept on resumption."""
 
     methods: Annotated[tuple[str, ...], Field(min_length=1)]
     device: Literal["auto", "cpu", "cuda"]
@@ -58,10 +54,7 @@ class Finished(Options):
 
 
 class State(Options):
-    """The content of ``unfinished.json``, or of ``faulted.json`` in a finished directory with runs that failed.
-
-    ``edgefl`` is the version that created it. See :class:`RunDirectory` for the other fields.
-    """
+    """The content of ``unfinished.json``, or of ``faulted.json`` in a finished directory with failed runs."""
 
     edgefl: str
     schema_version: int
@@ -280,6 +273,20 @@ def lock(run: Path) -> FileLock:
     return found
 
 
+def same_run(path: Path, scenario: Options, choices: Choices) -> bool:
+    """True if a folder contains the run of this scenario with these choices, finished or interrupted."""
+    paths, digest = RunPaths(path), digest_of_scenario(resolve(scenario))
+    for file in (paths.state, paths.faulted):
+        if file.exists():
+            state = validated(State, read_json(file), file=str(file))
+            return state.choices == choices and state.inputs.get(SCENARIO) == digest
+    if not is_summary(paths.summary):
+        return False
+    _, summary = read_run(path)
+    same = summary.inputs.get(SCENARIO) == digest and tuple(summary.methods) == choices.methods
+    return same and summary.has_trained == choices.train
+
+
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
     """:func:`check_free` before the folder is locked, so that nothing is computed in vain; it writes nothing."""
     if begun := RunPaths(path).lock.exists():
@@ -291,10 +298,7 @@ def look_free(path: Path, *, hint: str = "choose another folder") -> None:
 
 
 def check_free(path: Path, *, begun: bool = False, hint: str = "choose another folder") -> None:
-    """Check that a run can begin in a folder: it does not exist, or it is empty.
-
-    ``begun`` allows files of a process that was killed before its first run began. ``hint`` is what to do otherwise.
-    """
+    """Check that a folder is new or empty, but for files of a process that was killed (``begun``)."""
     # The nearest existing parent shows whether the folder can be created.
     present = next((each for each in (path, *path.absolute().parents) if each.exists()), None)
     if present is not None and not present.is_dir():

@@ -40,11 +40,7 @@ def kept_models_of(scenario: Scenario) -> KeptModels | None:
 
 @dataclass
 class FinalModels(Listener):
-    """Writes the models of one run when it has ended, and tests the last one on each client.
-
-    ``learner`` trained ``method``, and ``kept_models`` contains what it kept. ``results`` are additional figures of the
-    summary.
-    """
+    """Writes the models of a run that has ended, with what was kept, and tests the last one on each client."""
 
     scenario: Scenario
     paths: SeedPaths

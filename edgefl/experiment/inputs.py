@@ -57,11 +57,7 @@ class Inputs:
         self.files = input_files(scenario) | input_files({"methods": methods})
 
     def now(self, *, trains: bool, copies: Mapping[str, Path] | None = None) -> dict[str, Input]:
-        """Each input by its field of the scenario.
-
-        With ``trains`` images are read, even if their counts do not require it. ``copies`` of the Python files, by
-        field, are read in their place, and no data that a Python file returns.
-        """
+        """Each input by its field; images if it ``trains``. ``copies`` of Python files are read in their place."""
         found = {SCENARIO: self._scenario}
         copied = {self.files[field].name: path for field, path in (copies or {}).items()}  # fields may name the same
         for field, file in self.files.items():
@@ -87,10 +83,7 @@ def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None
 
 
 def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, trust: bool) -> Scenario:
-    """Let the Python files of a run directory's scenario be executed; returns the scenario with the parts in them.
-
-    A file of the same contents outside the directory is this machine's own; any other may be somebody else's.
-    """
+    """Let a run's Python files be executed, if they are this machine's own; the scenario with the parts in them."""
     for field, file in code_files(scenario).items():
         if not file.exists():
             copy = f"{names.INPUTS}/{field}.py"

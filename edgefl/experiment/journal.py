@@ -1,26 +1,19 @@
 """The journal of one run: the events of each round, appended when the round ends.
 
-They contain every number from training. A kill at any moment leaves whole rounds and perhaps a piece of one, which is
-cut off. On resumption the world derives its rows again; the journal compares them with the rows written before, and
-appends the new ones.
+They contain every number from training. A kill leaves whole rounds and perhaps a piece of one, which is cut off. On
+resumption the world derives its rows again; the journal compares them with those before, and appends new ones.
 """
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
-
 from edgefl.errors import EdgeflError
 from edgefl.record.events import Event, Listener
-
-_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string()}
-_SCHEMA = pa.schema([(name, _TYPES[type(value)]) for name, value in Event(0.0, "run")._asdict().items()])
-_HEAD = 8
-"""Bytes in front of each round: its size."""
+from edgefl.record.unfinished import HEAD, packed, unpacked
 
 
 class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
@@ -52,7 +45,7 @@ class Journal(Listener, AbstractContextManager["Journal"]):
     def rows(self) -> Iterator[Event]:
         """The rows in it, in order."""
         for begin, end in zip(self._ends[:-1], self._ends[1:], strict=True):
-            yield from unpacked(os.pread(self._file.fileno(), end - begin - _HEAD, begin + _HEAD))
+            yield from unpacked(os.pread(self._file.fileno(), end - begin - HEAD, begin + HEAD))
 
     def events(self, rows: list[Event]) -> None:
         """Add the next rows; LogDiffers if one that an earlier process also wrote differs from its row."""
@@ -73,30 +66,12 @@ class Journal(Listener, AbstractContextManager["Journal"]):
         if not self._rows:
             return
         content = packed(self._rows)
-        left = memoryview(len(content).to_bytes(_HEAD, "little") + content)
+        left = memoryview(len(content).to_bytes(HEAD, "little") + content)
         while left:
             left = left[self._file.write(left) :]
-        self._ends.append(self._ends[-1] + _HEAD + len(content))
+        self._ends.append(self._ends[-1] + HEAD + len(content))
         self._rows = []
 
     def _end_of_next(self) -> int:
-        head = os.pread(self._file.fileno(), _HEAD, self._ends[-1])
-        return self._ends[-1] + _HEAD + int.from_bytes(head, "little")
-
-
-def packed(events: Sequence[Event]) -> bytes:
-    """Rows in the journal's format, an Arrow record batch.
-
-    >>> rows = [Event(0.5, "idle", round=3, client=7, seconds=0.25), Event(1.0, "stop", item="rounds")]
-    >>> list(unpacked(packed(rows))) == rows
-    True
-    """
-    arrays = [pa.array(column, field.type) for field, column in zip(_SCHEMA, zip(*events, strict=True), strict=True)]
-    content: bytes = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA).serialize().to_pybytes()
-    return content
-
-
-def unpacked(content: bytes) -> Iterator[Event]:
-    """The rows of :func:`packed`."""
-    batch = pa.ipc.read_record_batch(pa.py_buffer(content), _SCHEMA)
-    return map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        head = os.pread(self._file.fileno(), HEAD, self._ends[-1])
+        return self._ends[-1] + HEAD + int.from_bytes(head, "little")

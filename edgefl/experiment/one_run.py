@@ -34,11 +34,7 @@ MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 
 
 class OneRun:
-    """One run of an experiment, in a folder of its own in the experiment's ``directory``.
-
-    Its listeners are called in this order: what writes and ends the run, and those of the experiment. ``fault`` is
-    the error of a part of the method, if it ended the run.
-    """
+    """One run in a folder of ``directory``, with the experiment's listeners last; ``fault`` ended it, if one did."""
 
     def __init__(
         self,
@@ -53,8 +49,7 @@ class OneRun:
     ) -> None:
         self._testbed = testbed
         self._scenario, self._world = world_for(scenario, world, costs.method)
-        self._method = method
-        self._costs = costs
+        self._method, self._costs = method, costs
         self._paths = directory.make(method.label, world.seed)
         self._followers = listeners
         self._early_end = EarlyEnd()

@@ -39,10 +39,7 @@ def _is_product(kind: str) -> bool:
 
 
 def precision_advice(scenario: Scenario, device: str) -> str | None:
-    """The advice about bfloat16 before training on a CPU; ``None`` if there is none.
-
-    It is counted on a step of FedAvg, with the scenario's model and batch.
-    """
+    """The advice about bfloat16 on a CPU, counted on a step of FedAvg; ``None`` if there is none."""
     if choose_device(device).type != "cpu":
         return None
     if scenario.training.engine.precision == "bfloat16":

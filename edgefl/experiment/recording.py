@@ -1,7 +1,4 @@
-"""The training of a run as recorded in its log: every job, and every number that training returned to the world.
-
-A learner that returns these numbers lets the simulation run again without training.
-"""
+"""The jobs and numbers of training in a run's log, with which a simulation can run again without training."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,16 +133,10 @@ def _floats(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RecordedLearner:
-    """A :class:`~edgefl.training.job.Learner` that returns the numbers that training returned before.
-
-    Resuming, replaying and verifying a run differ in what they do if a number is not recorded: ``missing`` makes the
-    error, from the number's name.
-    """
+    """A :class:`~edgefl.training.job.Learner` of recorded numbers; ``missing`` makes the error if one is lacking."""
 
     def __init__(self, recording: Recording, method: str, missing: Callable[[str], Exception]) -> None:
-        self._recording = recording
-        self._method = method
-        self._missing = missing
+        self._recording, self._method, self._missing = recording, method, missing
 
     def submit(self, job: TrainingJob) -> None:
         """Ignore the job: its results are recorded."""

@@ -18,8 +18,7 @@ from edgefl.simulation.work import Work, WorkModel
 class LeastRoundSeconds:
     """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.rounds.RoundOptimum`.
 
-    Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns. If
-    they are not known, ``why_not`` is the reason.
+    Costs are those that a round really has, with its capacities and slowdowns; ``why_not`` says why they are not known.
     """
 
     def __init__(self, scenario: Scenario, setup: Setup) -> None:
@@ -108,10 +107,7 @@ class LeastRoundSeconds:
 
 
 def optimum_of(scenario: Scenario, setup: Setup) -> LeastRoundSeconds | None:
-    """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
-
-    Nor is there one if costs are not known.
-    """
+    """What compares a run's rounds with the best possible; None if it is not wanted, or costs are unknown."""
     if not scenario.evaluation.optimum:
         return None
     known = LeastRoundSeconds(scenario, setup)

@@ -35,6 +35,7 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineWrapper, choose_device
+from edgefl.training.engines.parallel import begin_workers
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 from edgefl.wording import grouped, without_method
@@ -44,10 +45,7 @@ MOST_NEW_SEEDS = 1000
 
 
 class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
-    """Some runs ended by a fault of a part of their method; all other runs are finished and written.
-
-    ``faults`` has the message of each, by label and seed; if ``resumable``, they can be tried again in the directory.
-    """
+    """Some runs ended by ``faults`` of their methods, by label and seed; ``resumable``: these can be tried again."""
 
     def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str], *, resumable: bool = True) -> None:
         self.path = path
@@ -207,10 +205,7 @@ def _continue(directory: RunDirectory, path: Path, listeners: Sequence[Listener]
 
 
 class Runs(Listener):
-    """Executes the runs of a directory that have not finished, one after another; a subclass says how.
-
-    ``listeners`` follow all runs, after what writes them; ``fault`` is the error of a part that ended one of its runs.
-    """
+    """Executes the unfinished runs of a directory in turn; ``fault`` is the error of a part that ended one."""
 
     figures: Sequence[Quantity] = ()
     """The user's quantities that they charge."""
@@ -305,6 +300,10 @@ class _ScenarioRuns(Runs):
         self._chosen, self.figures = scenario, scenario.quantities
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
+        if self._choices.train:
+            jobs = rounds * scenario.training.cohort * len(self._choices.methods) * len(scenario.seeds)
+            packages = getattr(scenario.model.spec, "packages", ())
+            begin_workers(jobs, scenario.training.engine.kind, self._choices.device, packages)
         self._check_inputs()
         directory.use_software(software_of(scenario))
         self._costs = step_costs(scenario, self._choices.methods, trains=self._choices.train)
@@ -321,7 +320,9 @@ class _ScenarioRuns(Runs):
 
     def run_seed(self, seed: int, labels: Sequence[str]) -> None:
         self._check_inputs()
-        data = self._load(seed) if self._choices.train or reads_labels(self._chosen, seed) else None
+        device, data = choose_device(self._choices.device), None
+        if self._choices.train or reads_labels(self._chosen, seed):
+            data = data_of(self._chosen, seed, device, room_for_data(device))
         world = shared_world(self._chosen, seed, data)
         costs = [self._costs[label] for label in labels]
         check_last_batches(costs[0].model, [each.method for each in costs], world.samples)
@@ -349,10 +350,6 @@ class _ScenarioRuns(Runs):
     def _check_inputs(self) -> None:
         trains = self._choices.train or reads_labels(self._chosen, self._chosen.seeds[0])
         self.directory.read_inputs(self._inputs.now(trains=trains))
-
-    def _load(self, seed: int) -> FederatedData:
-        device = choose_device(self._choices.device)
-        return data_of(self._chosen, seed, device, room_for_data(device))
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:

@@ -38,11 +38,7 @@ def scaled_step(step: StepCost, factor: float) -> StepCost:
 
 
 class StepCosts:
-    """The step costs of one method: measures each cost on first use, and records which were used.
-
-    With :class:`PaperCost` steps are counted by FedBR's Eq. 3, FedAvg's step times a factor for hybrid paths. Steps in
-    ``known``, of a ``costs.json``, are not measured again.
-    """
+    """A method's step costs, measured when used and not ``known``; with :class:`PaperCost` by FedBR's Eq. 3."""
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow] = ()) -> None:
         self.method = keeping_local(method, model.model.layout)

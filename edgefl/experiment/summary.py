@@ -19,10 +19,7 @@ from edgefl.wording import counted
 
 
 def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> SeedResult:
-    """Return one run's entry: the figures of all its rounds and of the work in progress at its end.
-
-    ``block_wise`` reports the figures of blocks; ``why`` is the reason for an early end.
-    """
+    """One run's entry: its figures, with those of blocks if ``block_wise``; ``why`` explains an early end."""
     metric, rounds, limits = outcome.limits.metric, columns_of(outcome.rows), outcome.limits
     totals = Totals({**outcome.spent, "ratio_to_optimum": totals_of(rounds)["ratio_to_optimum"]})
     groups = ["blocks"] * block_wise + ["timeouts"] * outcome.timeouts

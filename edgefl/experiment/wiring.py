@@ -46,10 +46,7 @@ from edgefl.training.job import Learner
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """The clients' devices, links and shards, which all methods of one seed share.
-
-    ``samples`` are n_k ``[clients]``, and ``facts`` those about the clients that a selector may read.
-    """
+    """The clients' devices, links and shards, and facts about them, which all methods of one seed share."""
 
     seed: int
     fleet: FleetAssignment
@@ -59,10 +56,7 @@ class SharedWorld:
 
 
 def skeleton(scenario: Scenario, *, numbers: bool = True) -> BlockModel:
-    """Return the scenario's model; images are read only if the data set does not declare their shape.
-
-    Without ``numbers``, as costs need none, large tensors have shapes only; see :func:`build_model`.
-    """
+    """The scenario's model; without ``numbers``, as costs need none, large tensors have shapes only."""
     with errors_at("data"):
         description = scenario.data.describe()
     spec, tokens = scenario.model.spec, description.kind == "tokens"
@@ -109,11 +103,7 @@ def step_costs(
     *,
     trains: bool = False,
 ) -> dict[str, StepCosts]:
-    """Return the step costs of methods by label; they share measurements.
-
-    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again. If the run ``trains``,
-    the model has the blocks that were compared with the module on numbers.
-    """
+    """Methods' step costs by label; ``known``: not measured again; ``trains``: with blocks compared on numbers."""
     model, known = CostModel(skeleton(scenario, numbers=trains)), known or {}
     scenario.privacy.check_model(model.model)
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}

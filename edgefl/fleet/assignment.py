@@ -22,6 +22,7 @@ from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
+from edgefl.units import InBaseUnit
 from edgefl.validation import first_repeated, validated
 
 SPEED = frozenset({*RATES, *DURATIONS, "operator_rates", "half_rate_pixels"})
@@ -52,16 +53,10 @@ _SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
 class Sample(Options):
     """How a group's devices differ from its profile."""
 
-    kind: Literal["phones", "fedscale"] = Field(
-        "phones", description="phones: distributed as in AI Benchmark's list of 2019-20; fedscale: devices of a file."
-    )
-    models: Literal["all", "recent"] = Field(
-        default="recent", description="all: 333 phones of any age; recent: the 220 that were at most two years old."
-    )
+    kind: Literal["phones", "fedscale"] = Field("phones", description="AI Benchmark's phones of 2019-20, or of a file.")
+    models: Literal["all", "recent"] = Field("recent", description="all 333 phones, or the 220 of up to two years.")
     devices: int = Field(default=32, ge=1, le=4096, description="Different devices drawn; clients share them evenly.")
-    file: InputFile | None = Field(
-        None, description="fedscale: JSON, one {computation: milliseconds, communication: kbit/s} for each device."
-    )
+    file: InputFile | None = Field(None, description="fedscale: JSON of {computation: ms, communication: kbit/s}.")
     family: str | None = Field(None, description="fedscale: the family of models whose computation is read.")
 
     @model_validator(mode="after")
@@ -76,14 +71,11 @@ class Sample(Options):
 
 
 def sampled_profiles(profile: DeviceProfile, sample: Sample, draws: np.random.Generator) -> list[DeviceProfile]:
-    """Draw ``sample.devices`` devices similar to ``profile``, which represents the median phone.
+    """Draw ``sample.devices`` devices similar to ``profile``, which represents the median phone, or that of a file.
 
-    Score and RAM are drawn jointly: two normal numbers, correlated so that their ranks have the correlation 0.84 (a
-    Gaussian copula), are converted into quantiles. A device with s times the median's score has s times the profile's
-    FLOP/s, the square root of s times its memory bandwidth (memory varies less than processors; an assumption), and 1/s
-    of its overheads. The part of memory that training may use is the same for all devices.
-
-    A device of a file has the speed of the file's median over its own; here, too, ``profile`` is the median's.
+    Score and RAM are drawn jointly, with ranks of the correlation 0.84 (a Gaussian copula). A device with s times the
+    median's score has s times the profile's FLOP/s, √s times its memory bandwidth (an assumption), and 1/s of its
+    overheads; training may use the same part of its memory. Devices of a file have its speeds.
     """
     if sample.kind == "fedscale":
         known = sample.milliseconds()
@@ -133,9 +125,7 @@ SHARES_TOLERANCE = 1e-6
 class FleetGroup(Options):
     """One entry of a scenario's ``fleet:`` list: a group of clients with the same device and link."""
 
-    profile: str | DeviceProfile = Field(
-        description="The device: the name of a profile, the path of a profile file, or a whole profile."
-    )
+    profile: str | DeviceProfile = Field(description="The name of a profile, the path of a file, or a whole profile.")
     share: float | None = Field(None, gt=0, le=1, description="Part of the clients; shares sum to 1 over all groups.")
     count: int | None = Field(None, gt=0, description="Number of clients, instead of a share.")
     clients: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
@@ -144,26 +134,13 @@ class FleetGroup(Options):
     mode: str | None = Field(None, description="A power mode of the profile; null: the one that it describes.")
     link: str = Field(description="The link that connects each of them, a key of network.links.")
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
-    dropout: float = Field(
-        0.0, ge=0, le=1, description="Probability that a device drops out of a round while it computes."
-    )
+    dropout: float = Field(0.0, ge=0, le=1, description="Probability that a device drops out while it computes.")
     sample: Sample | None = Field(None, description="How its devices differ; null: all are equal.")
-    overrides: dict[str, Any] | None = Field(
-        None, description="Figures that differ from the profile and mode, nested as in it: {memory: {training: 1 GB}}."
-    )
-    capacity: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="The largest part of a model that its devices train, for methods that send parts of a model.",
-    )
+    overrides: dict[str, Any] | None = Field(None, description="Other figures, nested: {memory: {training: 1 GB}}.")
+    capacity: float = Field(1.0, gt=0, le=1, description="The largest part of a model that its devices train.")
     prices: Prices | None = Field(None, description="Its own grid and traffic, in place of those of `prices`.")
-    timezone: TimeZone | None = Field(
-        None, description="Its local clock, for tariffs and daily availability; null: that of `start`."
-    )
-    pace: float = Field(
-        1.0, ge=1e-6, le=1e6, description="Factor on all seconds that the device computes; 2: twice as slow."
-    )
+    timezone: TimeZone | None = Field(None, description="Its clock, for tariffs and availability; null: `start`'s.")
+    pace: float = Field(1.0, ge=1e-6, le=1e6, description="Factor on all seconds of computing; 2: twice as slow.")
 
     @model_validator(mode="after")
     def _share_or_count(self) -> Self:
@@ -176,8 +153,7 @@ class FleetGroup(Options):
 def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None = None) -> FleetGroup:
     """The same group with its complete profile embedded and overrides applied, so that it depends on no file.
 
-    Relative paths of profile files start at ``folder``; ``field`` is the group's dotted path in the scenario
-    (``fleet.0``), for messages.
+    Relative paths of profile files start at ``folder``; ``field`` is the group's path (``fleet.0``), for messages.
     """
     where = f"{field}." if field else ""
     profile, place = group.profile, "profile"
@@ -202,14 +178,13 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
     if changes:
         profile = _overridden(profile, changes, f"{where}overrides")
     if group.pace != 1:
-        data = slower(profile, group.pace).model_dump(mode="json")
-        profile = validated(DeviceProfile, data, field=f"{where}pace")
+        profile = validated(DeviceProfile, _data_of(slower(profile, group.pace)), field=f"{where}pace")
     return group.model_copy(update={"profile": profile, "mode": None, "overrides": None, "pace": 1.0})
 
 
 def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) -> DeviceProfile:
     """A general figure scales the kinds of operators that have their own."""
-    made = validated(DeviceProfile, _merged(profile.model_dump(mode="json"), changes), field=field)
+    made = validated(DeviceProfile, _merged(_data_of(profile), changes), field=field)
     compute = changes.get("compute", {})
     if not SPEED.isdisjoint(compute):  # nothing confirms the new figures
         made = unconfirmed(made, field)
@@ -223,6 +198,11 @@ def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) 
         if name in compute and value(getattr(before, name)) > 0
     }
     return made.model_copy(update={"compute": scaled_kinds(after, factors)})
+
+
+def _data_of(profile: DeviceProfile) -> dict[str, Any]:
+    data: dict[str, Any] = InBaseUnit.in_all(profile.model_dump(mode="json"))
+    return data
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,11 +240,7 @@ class FleetAssignment:
 def assign(
     groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None, start: str | None = None
 ) -> FleetAssignment:
-    """Distribute the groups over the clients.
-
-    Counts are exact (largest remainder, earlier groups first among equals). Clients that no group names are shuffled by
-    a generator that depends only on the seed, so that every method has the same fleet.
-    """
+    """Distribute groups by exact counts (largest remainder, earlier first), the other clients by the seed alone."""
     counts = group_counts(groups, clients)
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]
     kinds: list[tuple[DeviceProfile, FleetGroup]] = []

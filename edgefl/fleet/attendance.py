@@ -15,11 +15,7 @@ from edgefl.units import at_most, slack
 
 
 class Attendance:
-    """The availability of each client, for a whole fleet at once.
-
-    Results are cached until they change: a query for the fleet costs one comparison per client, and more only for
-    clients whose state has changed. Queries must be in ascending order of time. The draws are keyed by seed and group.
-    """
+    """Each client's availability, queried in ascending order of time; draws are keyed by seed and group."""
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:
         clients = len(fleet.group)
@@ -134,10 +130,7 @@ class Slowdown:
         self._drawn = lru_cache(8)(self._draw)  # a run uses few rounds at a time; older ones are drawn again if needed
 
     def of(self, round: int, again: int = 0) -> NDArray[np.float64]:
-        """Every client's factor in a round (from 0) or, without common rounds, model version; shape ``[clients]``.
-
-        ``again`` is how many times a client began to compute in this round before.
-        """
+        """Clients' factors in a round or model version (from 0), ``[clients]``, when it is computed ``again``."""
         return self._drawn(round, again) if again else self._drawn(round)
 
     def _draw(self, *place: int) -> NDArray[np.float64]:

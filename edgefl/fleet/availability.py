@@ -143,10 +143,7 @@ class Trace(Options):
     shift: bool = Field(default=True, description="Each device starts at a random time within its row's period.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
-        """The windows, each client's row in them, and the seconds by which its clock is ahead of the run's clock.
-
-        Rows are assigned without repetition as long as there are enough.
-        """
+        """The windows, each client's row, with as few repetitions as possible, and how far ahead its clock is."""
         windows = read_trace(self.file)
         count = len(windows.periods)
         decks = [draws.permutation(count) for _ in range(-(-clients // count))]
@@ -156,16 +153,11 @@ class Trace(Options):
 
 
 class Diurnal(Options):
-    """A synthetic daily rhythm: each device can take part once a day, around the same hour.
-
-    It is not based on a measurement. The defaults reflect that phones are mostly idle, charged and on Wi-Fi at night.
-    """
+    """A synthetic rhythm, not a measurement: once a day around one hour, as phones that charge at night."""
 
     kind: Literal["diurnal"] = Field(description="diurnal: a seeded synthetic daily rhythm, not a measurement")
     share: float = Field(default=0.35, gt=0, le=0.9, description="Part of the day that a device can take part.")
-    peak: Seconds = Field(
-        default=2 * 3600.0, description="Time of day around which most devices can take part; the run starts at 0."
-    )
+    peak: Seconds = Field(2 * 3600.0, description="Time of day around which most devices can take part.")
     spread: Seconds = Field(default=3 * 3600.0, description="Standard deviation of this time between devices.")
     wander: Seconds = Field(3600.0, description="Standard deviation of both ends of the interval from day to day.")
     days: int = Field(default=7, ge=1, le=366, description="Number of days that are drawn; then they repeat.")
@@ -193,8 +185,7 @@ def read_trace(file: str) -> Windows:
     The file contains one object for each device, in a list or under any keys: ``active`` and ``inactive`` are the
     seconds at which the device becomes available and unavailable, within ``finish_time`` seconds, after which the trace
     repeats; ``duration`` is the total available time. The first window may lack its beginning, or the last its end.
-    Windows may overlap, and those without length are none. A file that is not found is searched in the folder
-    EDGEFL_DATA.
+    Windows may overlap, and those without length are none. Files are also searched in EDGEFL_DATA.
     """
     path = find_input(file)
     return _read(str(path), digest_of_file(path))

@@ -27,12 +27,8 @@ class Battery(Options):
     start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(
         StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
     )
-    charging: Watts = Field(
-        0.0, description="Charging power in watts while the device does not take part; 0: never charged."
-    )
-    resume: float = Field(
-        0.2, gt=0, le=1, description="Part of the capacity at which a device that ran empty takes part again."
-    )
+    charging: Watts = Field(0.0, description="Watts while the device does not take part; 0: never charged.")
+    resume: float = Field(0.2, gt=0, le=1, description="Part of the capacity at which an empty one takes part again.")
 
 
 class Charges:
@@ -57,6 +53,7 @@ class Charges:
         # least: joules up to which a battery is empty
         self.capacity, self.least, low, high, self._charging, resume = np.array(rows, np.float64)[group].T
         self._has: list[bool] = np.isfinite(self.capacity).tolist()
+        self._none = not any(self._has)
         even = generator(seed, "battery").random(len(group))
         self.joules: NDArray[np.float64] = self.capacity * (low + (high - low) * even)
         self._resume = np.where(np.isfinite(self.capacity), resume * np.minimum(self.capacity, 1e300), 0.0)
@@ -83,12 +80,14 @@ class Charges:
 
     def enter(self, client: int, now: float) -> None:
         """The device begins to take part; charging ends."""
+        if self._none:
+            return
         self.joules[client] = self.held(client, now)
         self._away[client], self._empty[client] = False, False
 
     def leave(self, client: int, now: float) -> None:
         """The device stops taking part; charging begins."""
-        if not self._away[client]:
+        if not self._none and not self._away[client]:
             self._since[client], self._away[client] = now, True
             if self.joules[client] <= self.least[client]:
                 self.run_empty(client)
@@ -99,13 +98,15 @@ class Charges:
 
     def enough(self, now: float) -> NDArray[np.bool_]:
         """True for clients with enough charge to take part, shape ``[clients]``."""
-        if not any(self._has):
+        if self._none:
             return np.ones(len(self._has), np.bool_)
         joules = self._at(now)
         return np.asarray(np.where(self._empty, joules >= self._resume - self.least, joules > self.least), np.bool_)
 
     def has_enough(self, client: int, now: float) -> bool:
         """Without computing :meth:`enough` for the fleet."""
+        if self._none:
+            return True
         joules = self.held(client, now)
         least = float(self.least[client])
         return joules >= float(self._resume[client]) - least if self._empty[client] else joules > least

@@ -81,6 +81,5 @@ def scaled_kinds(compute: Compute, factors: Mapping[str, float]) -> Compute:
 def scaled_figures(part: Part, factors: Mapping[str, float]) -> Part:
     """The same part of a profile; its figures are multiplied by the factors of their names."""
     found = {name: getattr(part, name, None) for name in factors}
-    return part.model_copy(
-        update={name: scaled(figure, factors[name]) for name, figure in found.items() if figure is not None}
-    )
+    changed = {name: scaled(figure, factors[name]) for name, figure in found.items() if figure is not None}
+    return part.model_copy(update=changed)

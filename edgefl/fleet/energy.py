@@ -23,8 +23,7 @@ def training_watts(
 ) -> float:
     """Mean watts over ``seconds`` of local training, of which it waits for data during ``waiting``.
 
-    ``reading`` are the seconds of all cores that read, also while it trains; the whole device draws at most full load.
-    One core works while a GPU waits for launches, during ``launching``.
+    All cores together read for ``reading`` seconds, and one core works while a GPU waits during ``launching``.
     """
     full = compute_joules(profile, 1.0)
     if not reading and not launching:

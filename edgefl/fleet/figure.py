@@ -1,8 +1,4 @@
-"""A figure of a device, known exactly or only between two bounds.
-
-Data sheets and measurements disagree, often by a factor of two. A profile may therefore give one quantity or three: the
-lowest and highest plausible value and the nominal value for calculations.
-"""
+"""A figure of a device: one quantity, or bounds and a nominal value, as data sheets and measurements disagree."""
 
 from typing import Any, Generic, Literal, Self, TypeVar
 

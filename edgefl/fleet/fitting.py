@@ -76,8 +76,7 @@ def fit_rates(steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
     Thus a step of a microsecond counts as much as a step of a second. Each kind of operator gets separate figures,
     which are kept near the general ones unless the measurements require otherwise. A chain (forward alone, or forward
     and backward) runs the same few operators on memory that it has just used, while a step writes memory that is not in
-    the caches. Therefore chains have their own factor on FLOP/s, factor on bandwidth and fixed time, which are also
-    fitted and then dropped.
+    the caches. So chains have factors and a fixed time of their own, fitted and then dropped.
     """
     return _fit_kinds(_fit_general(steps), steps, chains)
 
@@ -177,10 +176,7 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
 
 
 def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> Vector:
-    """Logarithms ``[3, kinds]`` of each kind's highest FLOP/s and bytes/s relative to the general ones; 0 for launches.
-
-    The search starts there, so that a kind limited by arithmetic does not start as one limited by bytes.
-    """
+    """Logarithms ``[3, kinds]`` of kinds' highest rates over the general ones, where the search starts."""
     best = np.zeros((2, len(names)))
     for operators, seconds in runs:
         totals = np.zeros_like(best)

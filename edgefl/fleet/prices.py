@@ -55,10 +55,7 @@ TimeZone = Annotated[str, AfterValidator(as_validator(lambda name: str(zone_of(n
 
 
 class LocalHours(NamedTuple):
-    """A tariff by the local clock: ``values`` hold from their ``times`` on, seconds of the day, the last over midnight.
-
-    Hours of a run are elapsed hours, so the day on which the clock goes forward has 23.
-    """
+    """A tariff by the local clock: ``values`` from ``times`` (seconds of the day) on, the last over midnight."""
 
     times: Sequence[float]
     values: Sequence[float]
@@ -132,9 +129,7 @@ _Time = Annotated[str, AfterValidator(_checked_time)]
 class HoursSpec(Options):
     """A tariff by the local hour."""
 
-    hours: dict[_Time, EnergyPrice] = Field(
-        min_length=1, description="Each value by the local time from which it holds: {'06:00': 0.34 €/kWh, …}."
-    )
+    hours: dict[_Time, EnergyPrice] = Field(min_length=1, description="By local time: {'06:00': 0.34 €/kWh, …}.")
     timezone: TimeZone | None = Field(None, description="Their time zone; null: that of the entry of the fleet.")
 
     def start(self, start: datetime, zone: tzinfo, _dimension: str) -> Price:
@@ -146,9 +141,7 @@ class HoursSpec(Options):
 class CarbonHours(HoursSpec):
     """The CO2 of a grid by the local hour."""
 
-    hours: dict[_Time, CarbonIntensity] = Field(
-        min_length=1, description="Each value by the local time from which it holds: {'12:00': 165 g/kWh, …}."
-    )
+    hours: dict[_Time, CarbonIntensity] = Field(min_length=1, description="By local time: {'12:00': 165 g/kWh, …}.")
 
 
 class Ways(Options):
@@ -216,11 +209,7 @@ class Prices(Options):
     )
 
     def rates(self, own: "Prices | None", link: str, start: datetime | None, zone: str | None) -> Rates:
-        """The prices of a client with this link in a run, those of its ``own`` in place of these.
-
-        Raises:
-            UserError: a series cannot be read, or has no value at the start, or nothing says when the run begins.
-        """
+        """A client's prices in a run, its ``own`` before these; UserError if a series has none at the start."""
         given = {
             name: value for of in (self, own or Prices()) for name in PRICES if (value := getattr(of, name)) is not None
         }
@@ -285,9 +274,7 @@ def _read(
             if text is not None and not math.isfinite(number):
                 raise UserError(f"expected a number in {table.header[place]}, found {shown(text)}")
             if instant is None and text is not None:
-                raise UserError(
-                    f"expected a time that the clock in {table.header[time]} shows, found {shown(row[time])}"
-                )
+                raise UserError(f"expected a time of the clock in {table.header[time]}, found {shown(row[time])}")
             if instant in rows:
                 raise UserError(f"expected one row for each time, found {shown(row[time])} again")
         if instant is not None:
@@ -325,8 +312,7 @@ def _scale(name: str, unit: str | None, dimension: str) -> float:
 def _clock(header: str) -> Callable[[str], datetime | None]:
     """A function of a cell: the instant at which its row begins; ``None`` for a time that the clock does not show.
 
-    Dates with the day first are of the clock in the header; the hour that occurs twice in autumn is marked, or in
-    summer time first.
+    Dates with the day first are of the header's clock; an hour that occurs twice is marked, or in summer time first.
     """
     zone = next((ZoneInfo(name) for clock, name in _CLOCKS.items() if clock in header), None)
     seen: set[datetime] = set()

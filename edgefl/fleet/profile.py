@@ -27,18 +27,19 @@ from edgefl.units import (
     Watts,
 )
 
+Rate = FlopsPerSecond | Estimate[FlopsPerSecond]
+Bandwidth = BytesPerSecond | Estimate[BytesPerSecond]
+Overhead = OperatorSeconds | Estimate[OperatorSeconds]
+RadioPower = RadioWatts | Estimate[RadioWatts]
+RadioEnergy = RadioJoules | Estimate[RadioJoules]
+
 
 class Thermal(Options):
     """Heat: the processor cannot keep its full rate permanently."""
 
     after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
     sustained: float = Field(gt=0, le=1, description="Part of its speed that remains afterwards.")
-    cooling: Seconds | None = Field(
-        None,
-        gt=0,
-        description="Time constant with which the device cools while it does not compute; null: every computation "
-        "starts cool.",
-    )
+    cooling: Seconds | None = Field(None, gt=0, description="Time constant of cooling; null: each job starts cool.")
 
 
 class Load(Bounds):
@@ -52,14 +53,9 @@ AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=fl
 
 
 class MeasuredStep(Options):
-    """The measured time of one training step, which replaces the roofline's prediction for the same step.
+    """Measured seconds of a training step in place of the roofline's, and in proportion of similar steps."""
 
-    With its counted work, the time also serves for steps of similar work, in proportion to their work.
-    """
-
-    signature: str = Field(
-        pattern=r"^[0-9a-f]{16}$", description="The step's signature, as printed by `edgefl cost --json`."
-    )
+    signature: str = Field(pattern=r"^[0-9a-f]{16}$", description="Of the step, as `edgefl cost --json` prints it.")
     step: str = Field(description="A description for readers: model, method, batch.")
     seconds: ShortSeconds | Estimate[ShortSeconds] = Field(description="Duration of the step, including all overheads.")
     training_flops: float | None = Field(None, ge=0, description="FLOPs of the step, as in `edgefl cost --json`.")
@@ -91,36 +87,20 @@ OperatorKind = Annotated[str, AfterValidator(_known)]
 class OperatorRates(Options):
     """Rates of a device for one kind of operators; rates not given are those for all operators."""
 
-    fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] | None = Field(
-        None, description="fp32 FLOP/s on this kind of operators, in place of compute.fp32_achievable."
-    )
-    memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] | None = Field(
-        None, description="Bytes per second in this kind of operators, in place of compute.memory_bandwidth."
-    )
-    operator_overhead: OperatorSeconds | Estimate[OperatorSeconds] | None = Field(
-        None, description="Seconds for each operator of this kind, in place of compute.operator_overhead."
-    )
+    fp32_achievable: Rate | None = Field(None, description="fp32 FLOP/s on them, in place of compute.fp32_achievable.")
+    memory_bandwidth: Bandwidth | None = Field(None, description="Bytes/s, in place of compute.memory_bandwidth.")
+    operator_overhead: Overhead | None = Field(None, description="Seconds, in place of compute.operator_overhead.")
 
 
 class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
     processor: str = Field(description="The processor used for training, with cores and clock.")
-    fp32_peak: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
-        description="Theoretical fp32 FLOP/s (cores x FLOPs per cycle x clock); for orientation, no time depends on it."
-    )
-    fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
-        description="fp32 FLOP/s that large operators of a training step reach; the compute roof."
-    )
-    memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] = Field(
-        description="Bytes per second that large operators move to and from main memory; the memory roof."
-    )
-    operator_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
-        description="Seconds of overhead for every launched operator (dispatch, allocation, launch)."
-    )
-    step_overhead: StepSeconds | Estimate[StepSeconds] = Field(
-        description="Seconds of overhead for every training step (next batch, the loop itself)."
-    )
+    fp32_peak: Rate = Field(description="Theoretical FLOP/s (cores x FLOPs per cycle x clock), for orientation only.")
+    fp32_achievable: Rate = Field(description="fp32 FLOP/s that large operators reach; the compute roof.")
+    memory_bandwidth: Bandwidth = Field(description="Bytes/s of large operators to and from memory; the memory roof.")
+    operator_overhead: Overhead = Field(description="Seconds of each launched operator (dispatch, allocation, launch).")
+    step_overhead: StepSeconds | Estimate[StepSeconds] = Field(description="Of every step (next batch, loop itself).")
     operator_rates: Annotated[
         dict[OperatorKind, OperatorRates],
         BeforeValidator(
@@ -129,37 +109,17 @@ class Compute(Options):
         ),
     ] = Field(default_factory=dict, description="Figures for single kinds of operators, if known; null: none.")
     half_rate_pixels: float | Estimate[float] = Field(
-        0.0,
-        description="Pixels of an output image at which a convolution reaches half of its rate; on n pixels it reaches "
-        "n / (n + this) of it.",
+        0.0, description="Output pixels at which a convolution reaches half of its rate: n / (n + this)."
     )
-    group_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
-        0.0, description="Seconds for each group in the backward pass of a grouped convolution, if the stack loops."
-    )
-    core_speed: float | None = Field(
-        None,
-        gt=0,
-        description="Speed of one core in reading data, 1 for a Raspberry Pi 4; null: 50 us / operator_overhead.",
-    )
-    cores: int | None = Field(
-        None, ge=1, description="Cores that training shares with the input pipeline; null: training needs none of them."
-    )
-    jitter: float = Field(
-        0.0, ge=0, le=2, description="Random variation of a round's duration: sigma of a lognormal factor of mean 1."
-    )
-    background_load: AnyLoad = Field(
-        Load(low=0, high=0), description="Part of the processor that other programs use, or its bounds."
-    )
+    group_overhead: Overhead = Field(0.0, description="Seconds of each group in a grouped convolution's backward pass.")
+    core_speed: float | None = Field(None, gt=0, description="Of a core that reads; null: 50 us / operator_overhead.")
+    cores: int | None = Field(None, ge=1, description="Cores that the input pipeline shares; null: it needs none.")
+    jitter: float = Field(0.0, ge=0, le=2, description="Random variation of a round: sigma of a lognormal factor.")
+    background_load: AnyLoad = Field(Load(low=0, high=0), description="What others use of the processor, or bounds.")
     thermal: Thermal | None = Field(None, description="How heat lowers the rate; null: it does not.")
-    measured_steps: tuple[MeasuredStep, ...] = Field(
-        (), description="Measured times of single training steps; they replace the roofline's predictions."
-    )
+    measured_steps: tuple[MeasuredStep, ...] = Field((), description="Times of steps; they replace the roofline's.")
     cpu_quota: float | None = Field(
-        None,
-        gt=0,
-        le=1024,
-        description="Part of one processor of this machine that stands for the device, if it was measured under such a "
-        "quota; `edgefl emulate --compute real` needs it.",
+        None, gt=0, le=1024, description="Of this machine, to stand for the device in `emulate --compute real`."
     )
 
     @model_validator(mode="after")
@@ -174,25 +134,21 @@ class Memory(Options):
     """The device's memory, which limits the size of a job."""
 
     total: MemoryBytes = Field(gt=0, description="Main memory of the device.")
-    training: MemoryBytes | Estimate[MemoryBytes] = Field(
-        description="Memory available to a training process; a job with a higher peak is refused."
-    )
+    training: MemoryBytes | Estimate[MemoryBytes] = Field(description="For training; larger jobs are refused.")
 
 
 class RadioDirection(Options):
     """Power of the network interface in one direction: active + energy per megabyte x rate."""
 
-    active: RadioWatts | Estimate[RadioWatts] = Field(description="Additional watts during a transfer, at any rate.")
-    energy_per_megabyte: RadioJoules | Estimate[RadioJoules] = Field(
-        description="Additional joules per 10^6 bytes moved (b watts per Mbit/s are 8 b joules per megabyte)."
-    )
+    active: RadioPower = Field(description="Additional watts during a transfer, at any rate.")
+    energy_per_megabyte: RadioEnergy = Field(description="Joules per 10^6 bytes: 8 b for b watts per Mbit/s.")
 
 
 class Tail(Options):
     """The state of high power in which a cellular radio stays after its last transfer."""
 
     seconds: Seconds = Field(description="Duration of this state.")
-    watts: RadioWatts | Estimate[RadioWatts] = Field(description="Additional watts in this state.")
+    watts: RadioPower = Field(description="Additional watts in this state.")
 
 
 class Radio(Options):
@@ -200,12 +156,8 @@ class Radio(Options):
 
     down: RadioDirection = Field(description="While receiving.")
     up: RadioDirection = Field(description="While sending.")
-    promotion: RadioJoules | Estimate[RadioJoules] = Field(
-        0.0, description="Joules for waking the radio for a transfer, in addition to `active`."
-    )
-    tail: Tail | None = Field(
-        None, description="High-power state after the last transfer; null: the radio sleeps at once."
-    )
+    promotion: RadioEnergy = Field(0.0, description="Joules for waking the radio, in addition to `active`.")
+    tail: Tail | None = Field(None, description="High-power state after the last transfer; null: none.")
 
 
 class Power(Options):
@@ -214,9 +166,7 @@ class Power(Options):
     idle: Watts | Estimate[Watts] = Field(description="Watts of the whole device while it waits.")
     compute: Watts | Estimate[Watts] = Field(description="Watts of the whole device, idle included, while it trains.")
     one_core: Watts | Estimate[Watts] | None = Field(
-        None,
-        description="Watts of the whole device while training waits for data and one core reads; null: idle, and the "
-        "core's part of the difference to compute.",
+        None, description="Of the whole device while one core reads and training waits; null: from idle and compute."
     )
     radio: Radio = Field(description="Power of transfers, in addition to idle or compute.")
 
@@ -229,10 +179,6 @@ class Power(Options):
 
 
 _Texts = tuple[Annotated[str, Field(min_length=1)], ...]
-
-
-def _listed(sources: object) -> object:
-    return [sources] if isinstance(sources, str) else sources
 
 
 UNKNOWN, UNKNOWN_FACTOR = "a factor of 2 to 3", 2.0
@@ -257,14 +203,8 @@ class Evidence(Options):
     )
     source: str = Field(min_length=1, description="The measurement, table, profile or rule that it rests on.")
     count: int | None = Field(None, ge=1, description="Number of measured times.")
-    error: float | None = Field(
-        None,
-        ge=0,
-        description="Mean error of predicted step seconds, on times not used; 3 is a factor of 4, either way.",
-    )
-    framework: str | None = Field(
-        None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."
-    )
+    error: float | None = Field(None, ge=0, description="Mean error of steps that were not used; 3: a factor of 4.")
+    framework: str | None = Field(None, min_length=1, description="Software that executed the steps, with its version.")
 
     @property
     def factor(self) -> float:
@@ -287,19 +227,15 @@ class Evidence(Options):
 class Provenance(Options):
     """The sources of the figures."""
 
-    sources: Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=str | _Texts)] = Field(
-        min_length=1, description="The sources: a text, or a list of texts."
-    )
+    sources: Annotated[
+        _Texts, BeforeValidator(lambda it: [it] if isinstance(it, str) else it, json_schema_input_type=str | _Texts)
+    ] = Field(min_length=1, description="The sources: a text, or a list of texts.")
     date: datetime.date = Field(description="When the figures were gathered.")
     licence: str | None = Field(None, description="Licence of the data used, if any.")
     verified: bool = Field(description="Whether every figure was checked against a measurement or data sheet.")
-    derivation: dict[str, str] = Field(
-        default_factory=dict, description="For the dotted path of a figure, how it was derived from the sources."
-    )
+    derivation: dict[str, str] = Field(default_factory=dict, description="How the figure of a dotted path was derived.")
     evidence: dict[str, Evidence] = Field(
-        default_factory=dict,
-        description="For the dotted path of a figure, or of a section such as `compute`, what confirms it; without: "
-        "estimated.",
+        default_factory=dict, description="For the path of a figure or section, what confirms it; without: estimated."
     )
 
 
@@ -320,18 +256,12 @@ class Mode(Options):
 
 
 class DeviceProfile(Options):
-    """A kind of device.
-
-    Quantities are in base units (FLOP/s, bytes/s, bytes, seconds, watts, joules) or texts with a unit; an uncertain
-    quantity is ``{low, nominal, high}``.
-    """
+    """A kind of device; quantities are in base units, or texts with a unit, or ``{low, nominal, high}``."""
 
     name: str = Field(pattern=NAME, description="The name of the device in scenarios and reports.")
     kind: Kind = Field(description="The kind of device.")
     description: str = Field(description="The exact device, in a sentence.")
-    stack: str | None = Field(
-        None, description="The software that trains, with its version: another one may be ten times slower."
-    )
+    stack: str | None = Field(None, description="The software that trains, with its version: others may be far slower.")
     compute: Compute = Field(description="How fast it trains.")
     memory: Memory = Field(description="Memory, which limits the size of a job.")
     power: Power = Field(description="Power consumption.")
@@ -389,10 +319,7 @@ class DeviceProfile(Options):
         return compute.core_speed or REFERENCE_OVERHEAD / max(value(compute.operator_overhead), 1e-9)
 
     def rates(self, bound: Bound = "nominal", *, kind: str = "") -> tuple[float, float, float, float]:
-        """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*.
-
-        A ``kind`` of operators in ``compute.operator_rates``, or else its family, has separate figures.
-        """
+        """FLOP/s, bytes/s, seconds per operator and step for this bound of a *duration*; those of the ``kind``."""
         compute = self.compute
         given = compute.operator_rates
         own = next((given[each] for each in kind_and_families(kind) if each in given), None)

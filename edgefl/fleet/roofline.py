@@ -2,10 +2,9 @@
 
 Roofline per operator (Williams, Waterman and Patterson, 2009): the time of an operator is its arithmetic at the
 achievable FLOP/s or its memory traffic at the memory bandwidth, whichever is longer, plus a fixed overhead for its
-launch. Small models are therefore limited by overheads, large dense models by arithmetic, and the ratio between two
-devices depends on the model. A profile may give the three figures by kind of operator. Some software computes
-convolutions of small images at a lower rate, and loops over the groups of a grouped convolution. On CUDA, the host
-launches operators while earlier ones run.
+launch. So small models are limited by overheads, large dense ones by arithmetic, and ratios of devices depend on the
+model. A profile may give the three figures by kind of operator. Some software computes convolutions of small images at
+a lower rate, and loops over groups. On CUDA, the host launches operators while earlier ones run.
 """
 
 import hashlib
@@ -25,11 +24,7 @@ from edgefl.units import Latency
 
 
 class Operator(Protocol):
-    """One operator that a step executes ``count`` times.
-
-    It may have a ``kind`` (:data:`edgefl.operator_kinds.KINDS`), for which a device may have separate rates, and, if it
-    is a convolution, ``groups`` and ``pixels``.
-    """
+    """An operator that a step executes ``count`` times; it may have a ``kind``, and ``groups`` and ``pixels``."""
 
     @property
     def flops(self) -> float:
@@ -220,9 +215,7 @@ class InputPipeline(Options):
 
     seconds: Latency = Field(description="seconds to read and transform a sample and to collate it, on one core")
     workers: int = Field(default=0, ge=0, le=1024, description="processes that make batches; 0: the loop itself does")
-    core: float = Field(
-        default=1.0, gt=0, description="the core_speed of the device that `seconds` are of; 1: a Raspberry Pi 4"
-    )
+    core: float = Field(1.0, gt=0, description="the core_speed of the device of these `seconds`; 1: a Raspberry Pi 4")
 
     def reading(self, profile: DeviceProfile, batch: int) -> float:
         """The seconds that one core of this device needs for ``batch`` samples."""

@@ -1,5 +1,4 @@
 """Flower apps in virtual time: an app's ``ServerApp`` and ``ClientApp`` run on a scenario's devices and links.
 
-Only :mod:`edgefl.flower.scenario` and :mod:`edgefl.flower.verification` are needed without the package ``flwr``, which
-the other modules import when an app runs.
+Only :mod:`edgefl.flower.scenario` and :mod:`edgefl.flower.verification` are needed without the package ``flwr``.
 """

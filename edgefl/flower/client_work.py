@@ -1,7 +1,4 @@
-"""What a ``ClientApp`` does with a message: its reply, and the work that this is on the client's device.
-
-Operators of PyTorch are counted as the app executes them; they, optimizer steps and waits become seconds.
-"""
+"""What a ``ClientApp`` does with a message: its reply, and its work, from PyTorch's operators, steps and waits."""
 
 import copy
 import json
@@ -51,10 +48,7 @@ class Answer:
 
 
 class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
-    """Counts equal operators together: an app may execute millions.
-
-    Only those of the thread that enters the context, so not those of a data loader's workers.
-    """
+    """Counts equal operators of the thread that enters together: an app may execute millions."""
 
     def __init__(self) -> None:
         super().__init__(with_data=True)
@@ -91,10 +85,7 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
 
 
 class Costs:
-    """The costs of all distinct work of a run, numbered in the order of their first occurrence.
-
-    The method's earlier runs had ``before`` pieces of work, which have the numbers from 1.
-    """
+    """The costs of distinct work of a run, numbered as they occur, after ``before`` ones of the method's."""
 
     def __init__(self, before: int = 0) -> None:
         self._before = before
@@ -241,9 +232,8 @@ class Clients:
                     reply = copied_message(reply)  # the app may keep records of its reply in the node's state
             except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
                 reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", f"{type(error)}:<'{error}'>")
-                warnings.warn(
-                    f"client {client}: the ClientApp raised {located_error(error, self._app.folder)}", stacklevel=2
-                )
+                where = located_error(error, self._app.folder)
+                warnings.warn(f"client {client}: the ClientApp raised {where}", stacklevel=2)
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
         if kind not in self._noted:
@@ -271,9 +261,7 @@ def loader_workers_reported() -> Iterator[None]:
     original = dataloader._MultiProcessingDataLoaderIter
 
     def made(loader: Any) -> Any:
-        warnings.warn(
-            "the app's DataLoader has worker processes; what they execute takes no virtual seconds", stacklevel=2
-        )
+        warnings.warn("the app's DataLoader has worker processes; what they do takes no virtual seconds", stacklevel=2)
         return original(loader)
 
     with replaced((dataloader, "_MultiProcessingDataLoaderIter", made)):

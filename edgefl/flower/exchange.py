@@ -26,8 +26,7 @@ class Exchange(Participation):
     """A message, from its push until the server has its reply or gives it up.
 
     A node handles one message at a time, as Flower's SuperNode does. Where the device is lost, the reply is the error
-    that Flower gives when the node's heartbeats are missing; when the message's time to live is over, it is another
-    error.
+    that Flower gives when the node's heartbeats are missing; another one when its time to live is over.
 
     ``pulled``: the app has the reply; ``given_up``: the app will never ask for it.
     """

@@ -104,10 +104,7 @@ class AppRun:
     # Called in the world's thread
 
     def push(self, messages: Sequence[tuple[int, Any, Sent]]) -> list[Exchange]:
-        """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
-
-        Nothing else may refer to a message.
-        """
+        """Send messages, to which nothing else may refer, together, before nodes begin; training may begin a round."""
         training = [message for _, message, _ in messages if _trains(message)]
         if training:
             label = _label(training[0])
@@ -264,11 +261,7 @@ class VirtualGrid:
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Any]:
-        """The replies that have arrived.
-
-        Time does not pass, except if a second call at the same time finds nothing again: it waits for the next reply
-        to any message, as an app may ask for one message after another.
-        """
+        """The replies that have arrived; the second call in vain at an instant waits for the next reply to any."""
         self._check_thread("pull_messages")
         exchanges = [each for each in map(self._of, message_ids) if each is not None]
         found = self._pull(exchanges)

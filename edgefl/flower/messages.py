@@ -139,10 +139,7 @@ ROUNDING = 1e-5
 
 
 class Metrics:
-    """The metrics of the present round; ``name`` is the accuracy, if None the first whose name contains ``acc``.
-
-    An app whose first accuracy is above 1 has per cent; ``whole`` is 100 then.
-    """
+    """The metrics of the present round; ``name`` is the accuracy, or None; ``whole`` is 100 for per cent."""
 
     def __init__(self, name: str | None) -> None:
         self._name = name
@@ -161,10 +158,7 @@ class Metrics:
         self._found.clear()
 
     def evaluation(self) -> Evaluation | None:
-        """The server's evaluation comes before the clients'; UserError if the accuracy is no share and no percentage.
-
-        NaN, as of clients without samples, is no evaluation.
-        """
+        """The server's evaluation, else the clients'; None for NaN; UserError if the accuracy is none."""
         sources: tuple[Source, ...] = ("server", "clients")
         for source in sources:
             found = self._found.get(source, {})

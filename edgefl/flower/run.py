@@ -1,6 +1,6 @@
 """Run or resume the apps of a scenario, and write the run directory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
 
     The present app's ``ServerApp`` is executed again from its start, and gets the recorded replies of its clients.
 
-    ``trust`` executes apps whose folder is in the run directory, which may be somebody else's. Listeners follow the
-    runs, including rounds that are only repeated.
+    ``trust`` executes apps whose folder is in the run directory. Listeners also follow rounds that are only repeated.
 
     Raises:
         DecidedDifferently: the ``ServerApp`` decides differently than before the interruption.
@@ -97,8 +96,10 @@ class _AppRuns(Runs):
     def __init__(self, scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> None:
         self._apps = scenario
         self._methods = {each.label: each for each in scenario.methods if each.label in directory.choices.methods}
-        rounds = _planned_rounds(run_configs(scenario, list(self._methods.values())))
-        super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
+        configs = run_configs(scenario, list(self._methods.values()))
+        rounds = [value for each in configs for key, value in each.items() if "rounds" in key and type(value) is int]
+        most = max(rounds, default=1)  # for the progress display
+        super().__init__(directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=most)
         self._costs = self._known_costs()
         directory.use_software(versions_of(PACKAGES))
 
@@ -143,9 +144,3 @@ class _AppRuns(Runs):
         entry = summarise(outcome, seed, block_wise=False, why=early_end.why(outcome))
         write_costs(self._costs, self.directory.paths.costs)
         return entry, [row.key for row in rows]
-
-
-def _planned_rounds(configs: Sequence[Mapping[str, Any]]) -> int:
-    """The rounds that the apps' configurations name, for the progress display."""
-    rounds = [value for config in configs for key, value in config.items() if "rounds" in key and type(value) is int]
-    return max(rounds, default=1)

@@ -28,9 +28,7 @@ from edgefl.validation import first_repeated, validated
 Value = bool | int | float | str
 """A value of an app's run configuration."""
 
-RunConfig = Annotated[
-    dict[str, Value], BeforeValidator(lambda value: flat(value) if isinstance(value, Mapping) else value)
-]
+RunConfig = Annotated[dict[str, Value], BeforeValidator(lambda it: flat(it) if isinstance(it, Mapping) else it)]
 """A run configuration, in which keys with dots stand for tables."""
 
 NonNegative = Annotated[Seconds, Field(ge=0)]
@@ -58,18 +56,12 @@ class AppSpec(Options):
     """An app, and how its clients' work is timed."""
 
     app: str = Field(min_length=1, description="the app's folder, which contains its pyproject.toml")
-    run_config: RunConfig = Field(
-        default_factory=dict,
-        description="values in place of those in [tool.flwr.app.config]; keys with dots for tables",
-    )
+    run_config: RunConfig = Field(default_factory=dict, description="values in place of the app's; dots for tables")
     seconds: DeclaredSeconds = Field(
         default_factory=DeclaredSeconds,
-        description="declared seconds of a client's work: one quantity, or one for each of train, evaluate and query; "
-        "counted from PyTorch's operators if not given",
+        description="declared for each type of message, or one for all; null: counted from operators",
     )
-    metric: str | None = Field(
-        None, description="the app's metric that is the run's accuracy; null: the first one with acc in its name"
-    )
+    metric: str | None = Field(None, description="the app's metric for accuracy; null: the first with acc in its name")
 
     @field_validator("seconds", mode="before")
     @classmethod

@@ -233,9 +233,7 @@ def run_app(
         names, chosen = ", ".join(sorted(metrics.names)), scenario.flower.metric
         message = f"none of the app's metrics is an accuracy ({names}); choose one with flower.metric"
         if chosen is not None:
-            message = (
-                f"flower.metric: expected a metric that the app computes after a round ({names}), found '{chosen}'"
-            )
+            message = f"flower.metric: expected one that the app computes after a round ({names}), found '{chosen}'"
         warnings.warn(message, stacklevel=2)
     return outcome
 

@@ -1,8 +1,7 @@
 """Threads of an app and the simulated world take turns: exactly one of them runs at any time.
 
-A thread of the app runs until it calls something that takes virtual time. It then waits for an event of the world, and
-the next thread runs. When every thread waits, the world runs until one of their events happens. So the order of all
-actions is the same in each run.
+A thread of the app runs until a call takes virtual time. It then waits for an event of the world, and the next thread
+runs. When every thread waits, the world runs until one of their events happens. So all runs have one order.
 
 What an app's thread asks of the world (:meth:`ThreadScheduler.in_world`) happens in the world's thread. So an error of
 a listener or of a file ends the run, and the app cannot catch it.
@@ -88,10 +87,7 @@ class ThreadScheduler:
             raise AppStopped
 
     def in_world(self, act: Callable[[], Result]) -> Result:
-        """Execute ``act`` in the world's thread; called by the app's thread that runs now.
-
-        An error of ``act`` is raised in the world; this thread gets AppStopped, also if the run has ended.
-        """
+        """Execute ``act``, and raise its errors, in the world's thread; AppStopped here if the run has ended."""
         self.check()
         turn = self._current
         assert turn is not None

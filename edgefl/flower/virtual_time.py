@@ -1,7 +1,4 @@
-"""While an app runs, ``time.sleep`` and the timestamps of messages are virtual, and global generators are seeded.
-
-Other clocks are real.
-"""
+"""While an app runs, ``time.sleep`` and dates of messages are virtual, and global generators are seeded."""
 
 from __future__ import annotations
 
@@ -60,8 +57,7 @@ class AppTime:
     ``time.sleep`` in a thread of the ``ServerApp`` lets the world run for that long. In a ``ClientApp`` the seconds are
     added to the client's work. All other threads really sleep. ``run`` is None before the app's world exists.
 
-    ``called`` is whether the ``ClientApp`` called the app's own function for its last message: a mod, such as Flower's
-    secure aggregation, may have answered without it.
+    ``called``: the ``ClientApp`` called the app's own function for its last message; a mod may answer without it.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,4 @@
-"""Methods: recipes made of objectives, local rules, server updates, payloads and codecs.
-
-The names that an author of a method needs are attributes of this package.
-"""
+"""Methods: recipes made of objectives, local rules, server updates, payloads and codecs; the names for authors."""
 
 import importlib
 from typing import Any

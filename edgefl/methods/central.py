@@ -18,9 +18,7 @@ class OnAllData(CrossEntropy):
     """The task's mean loss of a batch of all clients' data."""
 
     profile: NamedProfile = Field(
-        default="pc-rtx-2080ti",
-        validate_default=True,
-        description="the server: the name of a device profile, the path of one, or a whole profile",
+        "pc-rtx-2080ti", validate_default=True, description="the server: name or path of a profile, or a whole one"
     )
 
     @property
@@ -44,12 +42,10 @@ class Nothing(Payload):
         return ()
 
 
-METHODS.register("central")(
-    Recipe(
-        summary="a baseline: a server trains on the data of all clients, and nothing is sent",
-        paper="none",
-        objective=OnAllData,
-        server=Mean(),
-        payload=Nothing,
-    )
+METHODS["central"] = Recipe(
+    summary="a baseline: a server trains on the data of all clients, and nothing is sent",
+    paper="none",
+    objective=OnAllData,
+    server=Mean(),
+    payload=Nothing,
 )

@@ -1,8 +1,4 @@
-"""DepthFL: each client trains the first blocks, with a classifier after each (Kim et al. 2023, Sec. 3 and Alg. 1).
-
-The client of share p trains the first ⌊p D⌋ of D blocks and their classifiers. Its loss is the sum of their
-cross-entropies + λ_t · their divergences from each other. The server averages each number over those that trained it.
-"""
+"""DepthFL: each client trains the first blocks, with a classifier after each (Kim et al. 2023, Sec. 3 and Alg. 1)."""
 
 from typing import Any
 
@@ -22,10 +18,7 @@ from edgefl.models.narrower import kept_count
 
 
 class Depth(SubModels):
-    """Level p trains the first ⌊p D⌋ of the D blocks before the classifier, and the classifiers after each of them.
-
-    The model is one of :func:`~edgefl.models.exits.with_exits`: D blocks and D classifiers in turn.
-    """
+    """Level p trains the first ⌊p D⌋ of the model's D blocks, and the classifiers after each of them."""
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
         layout, blocks = whole.layout, whole.depth // 2
@@ -58,15 +51,8 @@ class DepthFL(Objective):
     consistency: float = Field(default=1.0, ge=0, description="largest weight λ of the divergence between classifiers")
     ramp: int = Field(default=300, ge=0, description="rounds R in which λ grows; 0: it is the largest from the start")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the predictions that are compared")
-    grid: int = Field(
-        default=4,
-        ge=1,
-        description="a further classifier reads the means of each map's cells, at most this many along each side; 1: "
-        "the mean of the whole map",
-    )
-    ensemble: bool = Field(
-        default=True, description="evaluate the mean of all classifiers' outputs; false: only the last classifier"
-    )
+    grid: int = Field(4, ge=1, description="a classifier reads this many cells of a map along each side, at most")
+    ensemble: bool = Field(True, description="evaluate the mean of all classifiers' outputs, or only the last")
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """A model that has the classifiers, such as a client's part, is not changed."""
@@ -99,14 +85,12 @@ class DepthFL(Objective):
         return torch.stack(pairs).sum() * (self.temperature**2 / (len(logits) - 1))
 
 
-METHODS.register("depthfl")(
-    Recipe(
-        summary="each client trains the first blocks, as many as its device allows, with a classifier after each",
-        paper="Kim et al. 2023 (DepthFL), Sec. 3 and Alg. 1",
-        objective=DepthFL,
-        server=Mean(),
-        submodels=Depth,
-        weighting="uniform",
-        defaults={"levels": (1.0, 0.75, 0.5, 0.25)},
-    )
+METHODS["depthfl"] = Recipe(
+    summary="each client trains the first blocks, as many as its device allows, with a classifier after each",
+    paper="Kim et al. 2023 (DepthFL), Sec. 3 and Alg. 1",
+    objective=DepthFL,
+    server=Mean(),
+    submodels=Depth,
+    weighting="uniform",
+    defaults={"levels": (1.0, 0.75, 0.5, 0.25)},
 )

@@ -42,9 +42,7 @@ class FedAdcRule(LocalRule):
     # Local momentum is the variant double's.
     needs = frozenset({"no momentum", "sgd", "round's rate"})
 
-    variant: Literal["red", "blue", "double"] = Field(
-        default="red", description="red (Nesterov), blue (heavy ball), or double (blue with a local momentum)"
-    )
+    variant: Literal["red", "blue", "double"] = Field("red", description="Nesterov, heavy ball, or also local momentum")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
 
@@ -123,8 +121,7 @@ class FedAdcPayload(Payload):
     The client computes m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. With β_g = β_l the mean delta *is* the momentum;
     otherwise m_{t-1} is also sent. A client that took part in round t-1 already has θ_{t-1} and m_{t-1}. If a codec
     rounds, the client has values computed from rounded parts, so it is sent them like all others, and all clients
-    agree. In round 0 only the model is sent, since m_0 = 0 is known. The parts are the same whether or not early ones
-    are prefetched.
+    agree. In round 0 only the model is sent, since m_0 = 0 is known. Prefetched parts are the same.
 
     With ``full_to: all``, Δ̄ is also sent to the clients that do not take part ("broadcasted to all the users in the
     system to ensure that each user can track the global momentum", the first way of Sec. II-A), and in round 0 the
@@ -132,10 +129,7 @@ class FedAdcPayload(Payload):
     it was away or its transfer did not end in the round, is sent the model and the momentum again with the next one.
     """
 
-    full_to: Literal["cohort", "all"] = Field(
-        default="cohort",
-        description="who is sent the mean delta: the clients that take part, or all that are available",
-    )
+    full_to: Literal["cohort", "all"] = Field("cohort", description="who is sent the mean delta: the cohort, or all")
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
 
@@ -161,14 +155,12 @@ class FedAdcPayload(Payload):
         return Downlink(tuple(parts), sizes.blocks)
 
 
-METHODS.register("fedadc")(
-    Recipe(
-        summary="clients follow the server's momentum in their local steps; most of the downlink can overlap",
-        paper="Ozfatura et al. (FedADC), Alg. 3 and 4",
-        objective=CrossEntropy,
-        rule=FedAdcRule,
-        server=FedAdcServer(),
-        payload=FedAdcPayload,
-        weighting="uniform",
-    )
+METHODS["fedadc"] = Recipe(
+    summary="clients follow the server's momentum in their local steps; most of the downlink can overlap",
+    paper="Ozfatura et al. (FedADC), Alg. 3 and 4",
+    objective=CrossEntropy,
+    rule=FedAdcRule,
+    server=FedAdcServer(),
+    payload=FedAdcPayload,
+    weighting="uniform",
 )

@@ -1,8 +1,4 @@
-"""FedADC+: FedADC with self-confidence distillation (Ozfatura et al., Sec. III, Eqs. 7-9).
-
-The target has the received model's probability of each other class i times 1 - ρ_i, where ρ_i grows with the client's
-images of i, and the rest on the label. Local rule, server update and payload are FedADC's.
-"""
+"""FedADC+: FedADC with self-confidence distillation (Ozfatura et al., Sec. III, Eqs. 7-9); all else is FedADC's."""
 
 from typing import Literal
 
@@ -43,31 +39,26 @@ class SelfConfidence(Objective):
 
     lam: float = Field(default=0.35, ge=0, le=1, description="share λ of the distillation")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
-    teacher: Literal["received", "local"] = Field(
-        default="received", description="whose predictions are distilled: the received model's or the client's own"
-    )
+    teacher: Literal["received", "local"] = Field("received", description="the received model, or the client's own")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         teacher = logits.detach() if self.teacher == "local" else taught_by(context.frozen["received"], batch, context)
-        target = self_confident_target(
-            F.softmax(teacher / self.temperature, dim=-1), batch.labels, context.client["label_counts"]
-        )
+        taught = F.softmax(teacher / self.temperature, dim=-1)
+        target = self_confident_target(taught, batch.labels, context.client["label_counts"])
         log_student = F.log_softmax(logits / self.temperature, dim=-1)
         divergence = (torch.xlogy(target, target) - target * log_student).sum(dim=-1).mean()
         total = (1 - self.lam) * cross_entropy + self.lam * self.temperature**2 * divergence
         return Loss(total, cross_entropy)
 
 
-METHODS.register("fedadc+")(
-    Recipe(
-        summary="FedADC with distillation from the received model for classes of which a client has few images",
-        paper="Ozfatura et al. (FedADC), Sec. III, Eqs. 7-9",
-        objective=SelfConfidence,
-        rule=FedAdcRule,
-        server=FedAdcServer(),
-        payload=FedAdcPayload,
-        weighting="uniform",
-    )
+METHODS["fedadc+"] = Recipe(
+    summary="FedADC with distillation from the received model for classes of which a client has few images",
+    paper="Ozfatura et al. (FedADC), Sec. III, Eqs. 7-9",
+    objective=SelfConfidence,
+    rule=FedAdcRule,
+    server=FedAdcServer(),
+    payload=FedAdcPayload,
+    weighting="uniform",
 )

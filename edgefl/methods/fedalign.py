@@ -34,8 +34,7 @@ def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
     """X = a bᵀ/(H W) per sample, channels by channels ``[batch, a, b]`` (Mendieta et al. 2022, Eq. 6).
 
     ``before`` ``[batch, a, *, *]`` is a block's input, averaged to the size of its output ``after`` ``[batch, b, H,
-    W]`` if that differs. In a text, whose blocks have ``[batch, length, a]`` and ``[batch, length, b]``, the places are
-    those of the ``length`` tokens, padding included.
+    W]`` if that differs. In a text, ``[batch, length, a]`` and ``[batch, length, b]``, places are tokens, with padding.
     """
     if before.dim() == 3:
         return before.mT @ after / before.shape[1]
@@ -77,7 +76,6 @@ class FedAlign(Objective):
     sub_width: float = Field(default=0.25, gt=0, lt=1, description="share of channels of the sub-block")
     rescale: bool = Field(default=True, description="scale the term to μ·CE (the authors' code); off: Eq. 5 as printed")
     detach_full: bool = Field(default=True, description="the full-width side is a constant (the authors' code)")
-
     epsilon: ClassVar[float] = 1e-12
     """Added to L_lip in the denominator."""
 
@@ -106,11 +104,9 @@ class FedAlign(Objective):
         return Loss(cross_entropy + self.mu * scale * gap, cross_entropy)
 
 
-METHODS.register("fedalign")(
-    Recipe(
-        summary="aligns the Lipschitz constants of the last block and its narrower sub-block",
-        paper="Mendieta et al. 2022 (FedAlign), Eqs. 5-7",
-        objective=FedAlign,
-        server=Mean(),
-    )
+METHODS["fedalign"] = Recipe(
+    summary="aligns the Lipschitz constants of the last block and its narrower sub-block",
+    paper="Mendieta et al. 2022 (FedAlign), Eqs. 5-7",
+    objective=FedAlign,
+    server=Mean(),
 )

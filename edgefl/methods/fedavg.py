@@ -44,12 +44,10 @@ class Mean(ServerUpdate):
         return torch.add(parameters, mean, alpha=facts.rate(self.server_lr), out=mean), state
 
 
-METHODS.register("fedavg")(
-    Recipe(
-        summary="local SGD, then the weighted mean of the models",
-        paper="McMahan et al. 2017, Alg. 1",
-        objective=CrossEntropy,
-        rule=Sgd,
-        server=Mean(),
-    )
+METHODS["fedavg"] = Recipe(
+    summary="local SGD, then the weighted mean of the models",
+    paper="McMahan et al. 2017, Alg. 1",
+    objective=CrossEntropy,
+    rule=Sgd,
+    server=Mean(),
 )

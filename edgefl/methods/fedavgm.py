@@ -1,7 +1,4 @@
-"""FedAvgM: FedAvg with heavy-ball momentum on the server (Hsu et al. 2019).
-
-m ← β m + Δ with Δ the weighted mean of the deltas; θ ← θ + η_s m.
-"""
+"""FedAvgM: FedAvg with heavy-ball momentum on the server (Hsu et al. 2019)."""
 
 import torch
 from pydantic import Field
@@ -29,11 +26,6 @@ class FedAvgM(ServerUpdate):
         return parameters.add(momentum, alpha=facts.rate(self.server_lr)), {"momentum": momentum}
 
 
-METHODS.register("fedavgm")(
-    Recipe(
-        summary="FedAvg with server momentum",
-        paper="Hsu et al. 2019 (FedAvgM)",
-        objective=CrossEntropy,
-        server=FedAvgM(),
-    )
+METHODS["fedavgm"] = Recipe(
+    summary="FedAvg with server momentum", paper="Hsu et al. 2019 (FedAvgM)", objective=CrossEntropy, server=FedAvgM()
 )

@@ -34,10 +34,8 @@ class FedBR(HybridPaths):
         paths = min(context.alpha, model.depth - 1)
         taps = model.taps(local, batch.inputs)
         with using(track=False):
-            hybrids = [
-                model.apply_blocks(received, taps[model.depth - j - 1], start=model.depth - j)
-                for j in range(1, paths + 1)
-            ]
+            starts = [model.depth - j for j in range(1, paths + 1)]
+            hybrids = [model.apply_blocks(received, taps[start - 1], start=start) for start in starts]
         return self.path_loss(context, taps[-1], hybrids, batch.labels, divisor=max(1, paths))
 
 
@@ -55,23 +53,11 @@ class BlocksPayload(Payload):
     """
 
     full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
-    full_to: Literal["cohort", "all"] = Field(
-        default="cohort",
-        description="who is sent the whole model in full rounds: the clients that take part, or all that are available",
-    )
-    first_send: Literal["full", "none"] = Field(
-        default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
-    )
-    block_bytes: Literal["actual", "uniform"] = Field(
-        default="actual", description="a block's bytes: those of its tensors, or S/M each as in the paper"
-    )
-    max_stale: int | None = Field(
-        default=None, ge=1, description="send the whole model to a client whose last whole one is older (in rounds)"
-    )
-    gmbs_on_full_rounds: bool = Field(
-        default=False,
-        description="also choose and count an arm in full rounds, where it has no effect (Alg. 1, literally)",
-    )
+    full_to: Literal["cohort", "all"] = Field("cohort", description="who gets the model in full rounds")
+    first_send: Literal["full", "none"] = Field("full", description="new clients are sent the whole model, or have x⁰")
+    block_bytes: Literal["actual", "uniform"] = Field("actual", description="those of its tensors, or the paper's S/M")
+    max_stale: int | None = Field(None, ge=1, description="send all to a client whose last whole model is older")
+    gmbs_on_full_rounds: bool = Field(False, description="count an arm in full rounds too (Alg. 1, literally)")
 
     def full(self, round: int) -> bool:
         """True if every client of the round is sent the whole model."""
@@ -112,16 +98,14 @@ class BlocksPayload(Payload):
         return Downlink(parts, alpha)
 
 
-METHODS.register("fedbr")(
-    Recipe(
-        summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
-        paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
-        objective=FedBR,
-        server=Mean(),
-        payload=BlocksPayload,
-        # Blocks that are not sent are the client's own, from the end of its last participation.
-        state=ClientState(),
-        weighting="uniform",
-        scheduler="gmbs",
-    )
+METHODS["fedbr"] = Recipe(
+    summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
+    paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
+    objective=FedBR,
+    server=Mean(),
+    payload=BlocksPayload,
+    # Blocks that are not sent are the client's own, from the end of its last participation.
+    state=ClientState(),
+    weighting="uniform",
+    scheduler="gmbs",
 )

@@ -1,8 +1,4 @@
-"""FedDyn: a penalty for each client that makes local optima agree with the global one (Acar et al. 2021, Alg. 1).
-
-1. Client k minimises f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖², and keeps λ_k ← λ_k - α (θ_k - θ_t).
-2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
-"""
+"""FedDyn: a penalty for each client that makes local optima agree with the global one (Acar et al. 2021, Alg. 1)."""
 
 import torch
 from pydantic import Field, SerializeAsAny
@@ -80,9 +76,7 @@ class FedDynServer(ServerUpdate):
     default_weighting = "uniform"
 
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
-    scale_alpha: bool = Field(
-        default=False, description="divide a client's α by n_k N/n, its images over the mean (the authors' code)"
-    )
+    scale_alpha: bool = Field(False, description="divide a client's α by n_k N/n (the authors' code)")
 
     def objective(self, loss: Objective) -> Objective:
         return FedDyn(base=loss, alpha=self.alpha, scale_alpha=self.scale_alpha)
@@ -98,12 +92,10 @@ class FedDynServer(ServerUpdate):
         return parameters + arrivals.mean() + shift, {"shift": shift}
 
 
-METHODS.register("feddyn")(
-    Recipe(
-        summary="a penalty per client that makes local optima agree with the global one",
-        paper="Acar et al. 2021 (FedDyn), Alg. 1",
-        objective=CrossEntropy,
-        server=FedDynServer(),
-        weighting="uniform",
-    )
+METHODS["feddyn"] = Recipe(
+    summary="a penalty per client that makes local optima agree with the global one",
+    paper="Acar et al. 2021 (FedDyn), Alg. 1",
+    objective=CrossEntropy,
+    server=FedDynServer(),
+    weighting="uniform",
 )

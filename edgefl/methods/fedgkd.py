@@ -1,8 +1,4 @@
-"""FedGKD: distillation from the mean of the last global models (Yao et al. 2021).
-
-The server keeps its last M models and sends their mean, the teacher, next to the model. The client's loss is
-cross-entropy + γ T² · divergence from the teacher's predictions. All else is FedAvg's.
-"""
+"""FedGKD: distillation from the mean of the last M global models, which is sent with the model (Yao et al. 2021)."""
 
 from collections.abc import Mapping
 
@@ -87,12 +83,10 @@ class FedGkdPayload(Payload):
         return Downlink(tuple(parts), sizes.blocks)
 
 
-METHODS.register("fedgkd")(
-    Recipe(
-        summary="FedAvg with distillation from the mean of the last global models",
-        paper="Yao et al. 2021 (FedGKD)",
-        objective=FedGKD,
-        server=FedGkdServer(),
-        payload=FedGkdPayload,
-    )
+METHODS["fedgkd"] = Recipe(
+    summary="FedAvg with distillation from the mean of the last global models",
+    paper="Yao et al. 2021 (FedGKD)",
+    objective=FedGKD,
+    server=FedGkdServer(),
+    payload=FedGkdPayload,
 )

@@ -26,9 +26,7 @@ class FedMLB(HybridPaths):
     """
 
     levels: tuple[int, ...] | None = Field(None, description="hybrid paths m to use, each from 1 to M-1; all when null")
-    divisor: Literal["all", "levels"] = Field(
-        default="all", description="divide both sums by M-1 (all, the authors' code) or by the number of levels used"
-    )
+    divisor: Literal["all", "levels"] = Field("all", description="of both sums: M-1 (the authors' code) or levels used")
     direction: Literal["local_to_global", "global_to_local"] = Field(
         default="local_to_global", description="local blocks first (the method) or received blocks first (ablation)"
     )
@@ -37,10 +35,7 @@ class FedMLB(HybridPaths):
         super().adapt(model)
         beyond = [level for level in self.levels or () if not 1 <= level < model.depth]
         if beyond:
-            raise UserError(
-                f"level {beyond[0]} is none of the model's levels 1 … {model.depth - 1} (it has {model.depth} blocks)",
-                field="levels",
-            )
+            raise UserError(f"level {beyond[0]} is none of the model's levels 1 … {model.depth - 1}", field="levels")
         return model
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
@@ -59,11 +54,9 @@ class FedMLB(HybridPaths):
         return self.path_loss(context, taps[-1], hybrids, batch.labels, divisor)
 
 
-METHODS.register("fedmlb")(
-    Recipe(
-        summary="hybrid paths of local and frozen received blocks regularise every level",
-        paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
-        objective=FedMLB,
-        server=Mean(),
-    )
+METHODS["fedmlb"] = Recipe(
+    summary="hybrid paths of local and frozen received blocks regularise every level",
+    paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
+    objective=FedMLB,
+    server=Mean(),
 )

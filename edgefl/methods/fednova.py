@@ -1,8 +1,4 @@
-"""FedNova: clients with more steps do not have more weight (Wang et al. 2020, Eqs. 5-6).
-
-θ_{t+1} = θ_t + τ_eff Σ_k w_k δ_k/τ_k, where τ_k is the client's effective number of steps and τ_eff = Σ_k w_k τ_k. All
-else is FedAvg's.
-"""
+"""FedNova: clients with more steps do not have more weight (Wang et al. 2020, Eqs. 5-6)."""
 
 from typing import Self
 
@@ -70,11 +66,9 @@ class FedNova(ServerUpdate):
         return parameters + arrivals.mean(weights * (weights * tau).sum() / tau), state
 
 
-METHODS.register("fednova")(
-    Recipe(
-        summary="FedAvg with deltas normalised by the number of local steps",
-        paper="Wang et al. 2020 (FedNova), Eqs. 5-6",
-        objective=CrossEntropy,
-        server=FedNova(),
-    )
+METHODS["fednova"] = Recipe(
+    summary="FedAvg with deltas normalised by the number of local steps",
+    paper="Wang et al. 2020 (FedNova), Eqs. 5-6",
+    objective=CrossEntropy,
+    server=FedNova(),
 )

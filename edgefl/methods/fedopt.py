@@ -1,7 +1,4 @@
-"""FedAdam, FedYogi and FedAdagrad: FedAvg with an adaptive optimiser on the server (Reddi et al. 2021, Alg. 2).
-
-With the mean delta Δ: m ← β1 m + (1 - β1) Δ; v ← as each method says, from Δ²; θ ← θ + η_s m/(√v + τ).
-"""
+"""FedAdam, FedYogi and FedAdagrad: FedAvg with an adaptive optimiser on the server (Reddi et al. 2021, Alg. 2)."""
 
 from abc import abstractmethod
 
@@ -17,10 +14,7 @@ from edgefl.methods.recipe import METHODS, Recipe
 
 
 class AdaptiveServer(ServerUpdate):
-    """m ← β1 m + (1-β1) Δ; v by the subclass; θ ← θ + η_s m/(√v + τ) (Reddi et al. 2021, Alg. 2).
-
-    No bias correction; v starts at τ², as the paper's analysis requires.
-    """
+    """m ← β1 m + (1-β1) Δ; v, at first τ², by the subclass; θ ← θ + η_s m/(√v + τ) (Reddi et al. 2021, Alg. 2)."""
 
     default_weighting = "uniform"
 
@@ -74,12 +68,10 @@ class FedAdagrad(AdaptiveServer):
 
 
 for _name, _server in (("Adam", FedAdam), ("Yogi", FedYogi), ("Adagrad", FedAdagrad)):
-    METHODS.register(f"fed{_name.lower()}")(
-        Recipe(
-            summary=f"FedAvg with {_name} on the server",
-            paper="Reddi et al. 2021, Alg. 2",
-            objective=CrossEntropy,
-            server=_server(),
-            weighting="uniform",
-        )
+    METHODS[f"fed{_name.lower()}"] = Recipe(
+        summary=f"FedAvg with {_name} on the server",
+        paper="Reddi et al. 2021, Alg. 2",
+        objective=CrossEntropy,
+        server=_server(),
+        weighting="uniform",
     )

@@ -1,7 +1,4 @@
-"""FedProx: FedAvg whose clients stay near the received model (Li et al. 2020, Eq. 2 and Alg. 2).
-
-Client k minimises ℓ(θ) + (μ/2)‖θ - θ_t‖². All else is FedAvg's.
-"""
+"""FedProx (Li et al. 2020, Eq. 2 and Alg. 2): client k minimises ℓ(θ) + (μ/2)‖θ - θ_t‖²; all else is FedAvg's."""
 
 from pydantic import Field
 from torch import Tensor
@@ -13,10 +10,7 @@ from edgefl.models.layout import Weights
 
 
 def parameter_vector(local: Weights, context: Context) -> Tensor:
-    """The parameters (not the buffers) as one differentiable vector ``[parameter_count]``.
-
-    One vector costs a copy; with separate tensors, each tensor of the model would cost several kernel launches.
-    """
+    """The parameters as one differentiable vector ``[parameter_count]``: a copy, but far fewer kernel launches."""
     return context.model.layout.vector(local)
 
 
@@ -37,11 +31,9 @@ class FedProx(Objective):
         return Loss(cross_entropy + 0.5 * self.mu * away.square().sum(), cross_entropy)
 
 
-METHODS.register("fedprox")(
-    Recipe(
-        summary="FedAvg with a proximal term that keeps local models near the received one",
-        paper="Li et al. 2020, Eq. 2 and Alg. 2",
-        objective=FedProx,
-        server=Mean(),
-    )
+METHODS["fedprox"] = Recipe(
+    summary="FedAvg with a proximal term that keeps local models near the received one",
+    paper="Li et al. 2020, Eq. 2 and Alg. 2",
+    objective=FedProx,
+    server=Mean(),
 )

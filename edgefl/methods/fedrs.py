@@ -15,17 +15,14 @@ class FedRS(Objective):
     """Cross-entropy with the logits of absent classes multiplied by ``absent_scale`` (Li and Zhan 2021).
 
     With ``form: share`` the logit of every class c is multiplied by α + (1-α) n_c / max n, as in the authors' code
-    (lxcnju/FedRepo); their paper's text has only absent classes. The whole logit is scaled, bias included; only during
-    local training.
+    (lxcnju/FedRepo); their paper's text has only absent classes. The whole logit is scaled, in local training only.
     """
 
     needs = frozenset({"classes"})
     client = frozenset({"label_counts"})
 
     absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")
-    form: Literal["absent", "share"] = Field(
-        default="absent", description="scale absent classes only, or every class by its share of the client's data"
-    )
+    form: Literal["absent", "share"] = Field("absent", description="scale absent classes only, or each by its share")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         logits = context.model.apply_blocks(local, batch.inputs)
@@ -39,11 +36,9 @@ class FedRS(Objective):
         return Loss(cross_entropy, cross_entropy)
 
 
-METHODS.register("fedrs")(
-    Recipe(
-        summary="FedAvg with smaller logits for classes that a client lacks",
-        paper="Li and Zhan 2021 (FedRS)",
-        objective=FedRS,
-        server=Mean(),
-    )
+METHODS["fedrs"] = Recipe(
+    summary="FedAvg with smaller logits for classes that a client lacks",
+    paper="Li and Zhan 2021 (FedRS)",
+    objective=FedRS,
+    server=Mean(),
 )

@@ -39,11 +39,9 @@ class FitNet(Objective):
         return Loss(cross_entropy + self.gamma * gap, cross_entropy)
 
 
-METHODS.register("fitnet")(
-    Recipe(
-        summary="FedAvg with the received model's features as hints",
-        paper="Romero et al. 2015; baseline of Kim et al. 2022",
-        objective=FitNet,
-        server=Mean(),
-    )
+METHODS["fitnet"] = Recipe(
+    summary="FedAvg with the received model's features as hints",
+    paper="Romero et al. 2015; baseline of Kim et al. 2022",
+    objective=FitNet,
+    server=Mean(),
 )

@@ -1,8 +1,4 @@
-"""FjORD: each client trains nested widths of the model, up to the one that its device allows (Horvath et al. 2021).
-
-In each step the client draws a width among those that its device allows, and trains the first channels; with
-``distill``, a narrower network also learns from the client's widest one (Sec. 3 and Alg. 1).
-"""
+"""FjORD: each client trains nested widths, up to that which its device allows (Horvath et al. 2021, Sec. 3, Alg. 1)."""
 
 from collections.abc import Sequence
 
@@ -75,12 +71,10 @@ class FjORD(Objective):
         return Loss(cross_entropy + student, cross_entropy)
 
 
-METHODS.register("fjord")(
-    Recipe(
-        summary="each client trains nested widths of the model, up to the one that its device allows",
-        paper="Horvath et al. 2021 (FjORD), Sec. 3 and Alg. 1",
-        objective=FjORD,
-        server=Mean(),
-        submodels=NestedWidth,
-    )
+METHODS["fjord"] = Recipe(
+    summary="each client trains nested widths of the model, up to the one that its device allows",
+    paper="Horvath et al. 2021 (FjORD), Sec. 3 and Alg. 1",
+    objective=FjORD,
+    server=Mean(),
+    submodels=NestedWidth,
 )

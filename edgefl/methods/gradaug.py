@@ -35,9 +35,7 @@ class GradAug(Objective):
     subnets: int = Field(default=2, ge=1, description="number n of sub-networks")
     min_width: float = Field(default=0.8, gt=0, lt=1, description="minimum width w_b")
     mu: float | None = Field(default=None, ge=0, description="weight μ; null: 2, 1.75, 1.5, 1.25 for n = 1, 2, 3, 4")
-    sizes: tuple[float, ...] = Field(
-        default=(1.0, 0.875, 0.75, 0.625), min_length=1, description="shares of the image's side to draw from"
-    )
+    sizes: tuple[float, ...] = Field((1.0, 0.875, 0.75, 0.625), min_length=1, description="shares of the image's side")
 
     def adapt(self, model: BlockModel) -> BlockModel:
         super().adapt(model)
@@ -93,11 +91,9 @@ def _variant(share: float, widths: list[float], sizes: list[float]) -> Variant:
     return Variant(share, {"width": torch.tensor(widths), "size": torch.tensor(sizes)})
 
 
-METHODS.register("gradaug")(
-    Recipe(
-        summary="FedAvg with sub-networks on smaller images that learn from the full one",
-        paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
-        objective=GradAug,
-        server=Mean(),
-    )
+METHODS["gradaug"] = Recipe(
+    summary="FedAvg with sub-networks on smaller images that learn from the full one",
+    paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
+    objective=GradAug,
+    server=Mean(),
 )

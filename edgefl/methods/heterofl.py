@@ -28,11 +28,7 @@ def scaled(_: nn.Module, __: Any, output: Tensor, *, share: float) -> Tensor:
 
 
 class ScaledWidth(Width):
-    """:class:`Width` with HeteroFL's scaler (Diao et al. 2021, Sec. 3): outputs of cut layers are divided by p.
-
-    The scaler follows each convolution and linear layer of which channels are left out, before norm and activation, and
-    acts in training only.
-    """
+    """:class:`Width` with HeteroFL's scaler (Diao et al. 2021): in training, outputs of cut layers are divided by p."""
 
     scaler: bool = Field(default=True, description="divide the outputs of narrower layers by p while training")
 
@@ -47,15 +43,12 @@ class ScaledWidth(Width):
 class HeteroFL(Objective):
     """The task's loss of the part that the client trains (Diao et al. 2021, Sec. 3).
 
-    With ``mask_absent``, logits of classes without a sample at the client are replaced by zero before the loss ("masked
-    cross-entropy"), so that they get no gradient.
+    With ``mask_absent``, logits of classes without a sample at the client are zero ("masked cross-entropy").
     """
 
     client = frozenset({"label_counts"})
 
-    mask_absent: bool = Field(
-        default=False, description="set the logits of classes that the client does not have to zero while training"
-    )
+    mask_absent: bool = Field(False, description="set the logits of absent classes to zero while training")
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
@@ -69,13 +62,11 @@ class HeteroFL(Objective):
         return Loss(loss, loss)
 
 
-METHODS.register("heterofl")(
-    Recipe(
-        summary="each client trains the first channels of each layer, as many as its device allows",
-        paper="Diao et al. 2021 (HeteroFL), Sec. 3 and Alg. 1",
-        objective=HeteroFL,
-        server=Mean(),
-        submodels=ScaledWidth,
-        weighting="uniform",
-    )
+METHODS["heterofl"] = Recipe(
+    summary="each client trains the first channels of each layer, as many as its device allows",
+    paper="Diao et al. 2021 (HeteroFL), Sec. 3 and Alg. 1",
+    objective=HeteroFL,
+    server=Mean(),
+    submodels=ScaledWidth,
+    weighting="uniform",
 )

@@ -35,11 +35,9 @@ class KnowledgeDistillation(Objective):
         return Loss((1 - self.gamma) * cross_entropy + self.gamma * distillation, cross_entropy)
 
 
-METHODS.register("kd")(
-    Recipe(
-        summary="FedAvg with distillation from the received model",
-        paper="Hinton et al. 2015; baseline of Kim et al. 2022",
-        objective=KnowledgeDistillation,
-        server=Mean(),
-    )
+METHODS["kd"] = Recipe(
+    summary="FedAvg with distillation from the received model",
+    paper="Hinton et al. 2015; baseline of Kim et al. 2022",
+    objective=KnowledgeDistillation,
+    server=Mean(),
 )

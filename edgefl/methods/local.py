@@ -1,8 +1,4 @@
-"""Local training without a server: each client trains its own model on its own data, and nothing is sent.
-
-A baseline: federated methods should be better for most clients. The metric is the mean over all clients of their own
-models' metrics.
-"""
+"""Local training without a server, a baseline: each client trains its own model on its own data, nothing is sent."""
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.recipe import METHODS, Recipe
@@ -20,11 +16,9 @@ class OwnModels(CrossEntropy):
         return own
 
 
-METHODS.register("local")(
-    Recipe(
-        summary="a baseline: each client trains alone, and nothing is sent",
-        paper="none",
-        objective=OwnModels,
-        server=Mean(),
-    )
+METHODS["local"] = Recipe(
+    summary="a baseline: each client trains alone, and nothing is sent",
+    paper="none",
+    objective=OwnModels,
+    server=Mean(),
 )

@@ -12,10 +12,7 @@ from edgefl.models.layout import Weights
 
 
 class Mixup(Objective):
-    """λ CE(y) + (1-λ) CE(y') on images λ x + (1-λ) x', one λ ~ Beta(a, a) per batch, partners by a permutation of it.
-
-    Zhang et al. 2018, as in the code of FedAlign's authors.
-    """
+    """λ CE(y) + (1-λ) CE(y') on λ x + (1-λ) x', one λ ~ Beta(a, a) a batch, as in FedAlign's authors' code."""
 
     needs = frozenset({"images"})
 
@@ -35,11 +32,9 @@ class Mixup(Objective):
         return Loss(cross_entropy, cross_entropy)
 
 
-METHODS.register("mixup")(
-    Recipe(
-        summary="FedAvg on convex combinations of images",
-        paper="Zhang et al. 2018; baseline of Mendieta et al. 2022",
-        objective=Mixup,
-        server=Mean(),
-    )
+METHODS["mixup"] = Recipe(
+    summary="FedAvg on convex combinations of images",
+    paper="Zhang et al. 2018; baseline of Mendieta et al. 2022",
+    objective=Mixup,
+    server=Mean(),
 )

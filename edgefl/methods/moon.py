@@ -1,8 +1,4 @@
-"""MOON: features near the received model's and far from the client's previous ones (Li et al. 2021, Eqs. 3-4).
-
-The model gets a projection head. The loss is cross-entropy + μ · contrastive loss of the projections, the received
-model's as the positive pair and those of the client's last local model, which it keeps, as the negative one.
-"""
+"""MOON: features near the received model's and far from the client's previous ones (Li et al. 2021, Eqs. 3-4)."""
 
 import copy
 from typing import Literal
@@ -39,9 +35,7 @@ class Moon(Objective):
     temperature: float = Field(default=0.5, gt=0, description="temperature T of the similarities")
     projection: int = Field(default=256, ge=1, description="size of the projection z")
     reads: Literal["features", "maps"] = Field(
-        default="features",
-        description="the head reads the features of the last layer, or the mean of each channel of the last feature "
-        "maps, in place of all layers after them",
+        "features", description="the head reads the last layer's features, or channels' means in the last feature maps"
     )
 
     def adapt(self, model: BlockModel) -> BlockModel:
@@ -97,12 +91,10 @@ class Moon(Objective):
         return Loss(cross_entropy + self.mu * contrast, cross_entropy)
 
 
-METHODS.register("moon")(
-    Recipe(
-        summary="features close to the received model's and far from the client's previous ones",
-        paper="Li et al. 2021 (MOON), Eqs. 3-4",
-        objective=Moon,
-        server=Mean(),
-        state=ClientState(),
-    )
+METHODS["moon"] = Recipe(
+    summary="features close to the received model's and far from the client's previous ones",
+    paper="Li et al. 2021 (MOON), Eqs. 3-4",
+    objective=Moon,
+    server=Mean(),
+    state=ClientState(),
 )

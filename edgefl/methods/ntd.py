@@ -26,17 +26,12 @@ def not_true(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class NotTrueDistillation(Objective):
-    """Cross-entropy with distillation over the classes that are not the label (Lee et al. 2022).
-
-    ``convex``: (1-β) CE + β NTD, as in FedMLB's code; ``additive``: CE + β T² NTD, as in the authors' code with β = 1.
-    """
+    """Distillation without the label's class (Lee et al. 2022), ``convex`` as in FedMLB's code, or ``additive``."""
 
     needs = frozenset({"classes"})
     frozen = frozenset({"received"})
 
-    form: Literal["convex", "additive"] = Field(
-        default="convex", description="(1-β) CE + β NTD (convex) or CE + β T² NTD (additive, the authors' form)"
-    )
+    form: Literal["convex", "additive"] = Field("convex", description="(1-β) CE + β NTD, or CE + β T² NTD (authors')")
     beta: float = Field(default=0.3, ge=0, description="weight β of the distillation (the authors' own: 1, additive)")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
 
@@ -50,11 +45,9 @@ class NotTrueDistillation(Objective):
         return Loss(cross_entropy + self.beta * self.temperature**2 * distillation, cross_entropy)
 
 
-METHODS.register("ntd")(
-    Recipe(
-        summary="FedAvg with distillation over the classes that are not the label",
-        paper="Lee et al. 2022 (FedNTD), Eq. 4",
-        objective=NotTrueDistillation,
-        server=Mean(),
-    )
+METHODS["ntd"] = Recipe(
+    summary="FedAvg with distillation over the classes that are not the label",
+    paper="Lee et al. 2022 (FedNTD), Eq. 4",
+    objective=NotTrueDistillation,
+    server=Mean(),
 )

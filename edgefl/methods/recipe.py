@@ -39,11 +39,7 @@ class Recipe:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the parts when the recipe is defined, not when it is used.
-
-        Raises:
-            TypeError: a part has the wrong type.
-        """
+        """Check the types of the parts when the recipe is defined, not when it is used."""
         parts = {"objective": Objective, "rule": LocalRule, "payload": Payload, "submodels": SubModels}
         for name, base in parts.items():
             part = getattr(self, name)

@@ -68,10 +68,7 @@ class TrimmedMean(_ByNumber):
 
 @SERVER_UPDATES.register("krum")
 class Krum(_Robust):
-    """The mean of the ``select`` updates that are nearest to others (Blanchard et al. 2017, Krum and Multi-Krum).
-
-    The score of an update is the sum of its squared distances to its K - f - 2 nearest ones, at least one.
-    """
+    """The mean of the ``select`` updates nearest to their K - f - 2 nearest ones (Blanchard et al. 2017)."""
 
     malicious: int = Field(default=0, ge=0, description="f, the number of attackers that a round may have")
     select: int = Field(default=1, ge=1, description="updates that are averaged; 1 is Krum, more is Multi-Krum")

@@ -93,8 +93,7 @@ def _sum_received(arrivals: Arrivals) -> Tensor:
 class ScaffoldPayload(Payload):
     """The model and the server's control variate down, the update and the change of the client's own up (2 S each).
 
-    c = 0 is known in round 0. The server can compute the uplink's second part from the first; ``derived`` does not send
-    it.
+    c = 0 is known in round 0. ``derived`` does not send the uplink's second part, which follows from the first.
     """
 
     control_upload: Literal["sent", "derived"] = Field(
@@ -116,14 +115,12 @@ class ScaffoldPayload(Payload):
         return (update, Part("control", sizes.model_bytes, 0)) if self.control_upload == "sent" else (update,)
 
 
-METHODS.register("scaffold")(
-    Recipe(
-        summary="control variates correct each local step for the client's own drift",
-        paper="Karimireddy et al. 2020 (SCAFFOLD), Alg. 1, option II",
-        objective=CrossEntropy,
-        rule=ScaffoldRule,
-        server=Scaffold(),
-        payload=ScaffoldPayload,
-        weighting="uniform",
-    )
+METHODS["scaffold"] = Recipe(
+    summary="control variates correct each local step for the client's own drift",
+    paper="Karimireddy et al. 2020 (SCAFFOLD), Alg. 1, option II",
+    objective=CrossEntropy,
+    rule=ScaffoldRule,
+    server=Scaffold(),
+    payload=ScaffoldPayload,
+    weighting="uniform",
 )

@@ -1,7 +1,4 @@
-"""SlowMo: FedAvg with server momentum in units of the gradient (Wang et al. 2020; Ozfatura et al., Alg. 2).
-
-m ← β m + Σ_k w_k (θ_t - θ_k)/η_t; θ_{t+1} = θ_t - α η_t m. A stale update has the θ and η of its own version.
-"""
+"""SlowMo: FedAvg with server momentum in units of the gradient; a stale update has the θ and η of its own version."""
 
 import torch
 from pydantic import Field
@@ -34,12 +31,10 @@ class SlowMo(ServerUpdate):
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 
 
-METHODS.register("slowmo")(
-    Recipe(
-        summary="FedAvg with server momentum in units of the gradient",
-        paper="Wang et al. 2020 (SlowMo); Ozfatura et al., Alg. 2",
-        objective=CrossEntropy,
-        server=SlowMo(),
-        weighting="uniform",
-    )
+METHODS["slowmo"] = Recipe(
+    summary="FedAvg with server momentum in units of the gradient",
+    paper="Wang et al. 2020 (SlowMo); Ozfatura et al., Alg. 2",
+    objective=CrossEntropy,
+    server=SlowMo(),
+    weighting="uniform",
 )

@@ -73,11 +73,9 @@ class StochasticDepth(Objective):
         return Loss(cross_entropy, cross_entropy)
 
 
-METHODS.register("stochdepth")(
-    Recipe(
-        summary="FedAvg with residual blocks dropped at random",
-        paper="Huang et al. 2016; baseline of Mendieta et al. 2022",
-        objective=StochasticDepth,
-        server=Mean(),
-    )
+METHODS["stochdepth"] = Recipe(
+    summary="FedAvg with residual blocks dropped at random",
+    paper="Huang et al. 2016; baseline of Mendieta et al. 2022",
+    objective=StochasticDepth,
+    server=Mean(),
 )

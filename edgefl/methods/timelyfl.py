@@ -1,7 +1,4 @@
-"""TimelyFL: clients train as much as they complete by a common finish (Zhang et al. 2023, Alg. 1-3).
-
-Fast clients train more epochs until then; slow ones train and return only the last blocks.
-"""
+"""TimelyFL (Zhang et al. 2023, Alg. 1-3): by a common finish, fast clients train more epochs, slow ones last blocks."""
 
 from typing import Literal
 
@@ -31,21 +28,17 @@ class TimelyFL(CrossEntropy):
     # A stack of clients, or a recorded step, would need one frozen front for all.
     side_by_side = False
 
-    blocks: Literal["linear", "foreseen"] = Field(
-        default="linear", description="blocks that a client trains: the share α of the paper, or as many as end in time"
-    )
+    blocks: Literal["linear", "foreseen"] = Field("linear", description="the share α, or as many blocks as end in time")
 
     @property
     def blocks_end_in_time(self) -> bool:
         return self.blocks == "foreseen"
 
 
-METHODS.register("timelyfl")(
-    Recipe(
-        summary="fast clients train more epochs and slow ones only the last blocks, to end by a common finish",
-        paper="Zhang et al. 2023 (TimelyFL), Alg. 1-3",
-        objective=TimelyFL,
-        server=Mean(),
-        common_finish=CommonFinish(share=0.5, unit="epochs", drop_late=True),
-    )
+METHODS["timelyfl"] = Recipe(
+    summary="fast clients train more epochs and slow ones only the last blocks, to end by a common finish",
+    paper="Zhang et al. 2023 (TimelyFL), Alg. 1-3",
+    objective=TimelyFL,
+    server=Mean(),
+    common_finish=CommonFinish(share=0.5, unit="epochs", drop_late=True),
 )

@@ -199,11 +199,7 @@ class BlockModel(nn.Module):
             return tuple(tap.shape[1:] for tap in self.taps(self.zero_weights(), self.inputs(1)))
 
     def features(self, tap: Tensor) -> Tensor:
-        """The features ``[batch, features]`` in the tap before the last block.
-
-        They are computed by the :class:`Classifier` (pooled or flattened) or, if the last block is not a classifier, as
-        the spatial mean of the feature map.
-        """
+        """The features ``[batch, features]`` in the tap before the last block, a Classifier's or a spatial mean."""
         last = self._sequence[-1]
         if isinstance(last, Classifier):
             return last.embed(tap)
@@ -248,8 +244,7 @@ class BlockModel(nn.Module):
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
         Layers of PyTorch and other libraries do not read the mode, so it is applied to them from outside: they are set
-        to training or evaluation, and update copies of their buffers, which replace the originals if the mode tracks
-        statistics.
+        to training or evaluation, and update copies of their buffers, kept if the mode tracks statistics.
         """
         now, before = mode(), self._marker.training
         self._switch(now.training)

@@ -15,11 +15,7 @@ Kind = Literal["buffer", "statistics", "counter"]
 
 
 class Place(NamedTuple):
-    """The place of a tensor in a layer.
-
-    ``at`` are the block and the name of its tensor in the weights, ``None`` for a constant. ``kind`` is ``None`` for
-    what is passed unchanged: a parameter, a constant, or a buffer of a layer that reads the mode.
-    """
+    """A tensor's place in a layer, and in the weights (``at``), or a constant; ``kind`` is None if it is passed on."""
 
     layer: nn.Module
     held: dict[str, Any]
@@ -48,10 +44,7 @@ def given_at(place: Place, tensors: Mapping[str, Tensor]) -> Tensor | None:
 
 
 class CalledPart:
-    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``.
-
-    ``name`` is that of the block that gets its input.
-    """
+    """A module called with other tensors: ``at`` has their blocks and names, ``name`` is that of its own block."""
 
     def __init__(self, name: str, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
         self.name, self.module = name, module

@@ -1,10 +1,8 @@
 """Which channels of which tensors belong together, found by running a model once.
 
-The dimensions of tensors are sequences of channels. A group is a set of channels that can only be kept or removed
-together in all tensors: the outputs of a convolution, the scales of the norm after it, the inputs of the next
-convolution. Every operator that PyTorch executes relates the dimensions of its operands. So a model may be written in
-any way; only operators that mix channels in a way that no narrower network has are refused, with the name of their
-layer.
+A group is a set of channels that can only be kept or removed together: the outputs of a convolution, the scales of the
+norm after it, the inputs of the next one. Every operator that PyTorch executes relates the dimensions of its operands,
+so a model may be written in any way; only operators that mix channels are refused, with the name of their layer.
 """
 
 import math
@@ -25,10 +23,7 @@ from edgefl.models.mode import using
 
 
 class Piece(NamedTuple):
-    """Consecutive numbers of a dimension: ``repeat`` for each of the ``channels``, one channel after the other.
-
-    ``group`` is the group of the channels; ``None``: they are always kept.
-    """
+    """Numbers of a dimension: ``repeat`` for each of the ``channels`` of a ``group``; ``None``: all are kept."""
 
     group: int | None
     channels: int
@@ -150,10 +145,7 @@ _REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"
 
 @lru_cache(maxsize=1)  # every share of a model needs them
 def traced_axes(model: BlockModel) -> list[Axes]:
-    """The dimensions of each tensor of a model's layout, in its order, in groups of channels.
-
-    The inputs of the first layers and the outputs of the model are always whole.
-    """
+    """The groups of channels in each dimension of a layout's tensors; inputs and outputs are always whole."""
     weights, tracing = model.zero_weights(), Tracing(model)
     for block in weights:
         for tensor in block.values():

@@ -11,15 +11,11 @@ from torch import Tensor, fx, nn
 
 
 class Classifier(nn.Module):
-    """The last block: computes features from a feature map, and logits from features.
-
-    ``embed`` has no parameters, so the features can be computed from the tap before this block.
-    """
+    """The last block: computes features from a feature map, without parameters, and logits from features."""
 
     def __init__(self, layer: nn.Module, *, pool: bool) -> None:
         super().__init__()
-        self.layer = layer
-        self.pool = pool
+        self.layer, self.pool = layer, pool
 
     def reading(self, layer: nn.Module) -> Classifier:
         """Another block that computes the same features and passes them to ``layer``."""

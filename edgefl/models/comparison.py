@@ -16,11 +16,7 @@ from edgefl.models.random_layers import RandomFunctions, backward_of
 
 
 def difference(model: BlockModel, inputs: Tensor) -> str | None:
-    """Where the blocks of a module compute something else than the module itself; ``None`` if nowhere.
-
-    Both are called with the same random numbers and perturbed weights, in training and in evaluation; outputs,
-    gradients and buffers are compared. The answer is the name of a submodule.
-    """
+    """Where a module's blocks have other outputs, gradients or buffers than itself, in any mode; ``None``: nowhere."""
     layout, seen, vector = model.layout, list[list[tuple[str, Tensor]]](), perturbed(model, 0)
 
     def watched(name: str, layer: nn.Module, _: Any, output: Any) -> None:
@@ -48,9 +44,8 @@ def difference(model: BlockModel, inputs: Tensor) -> str | None:
         return taps[-1]
 
     assert model.module is not None
-    handles = [
-        each.register_forward_hook(partial(watched, name)) for name, each in model.module.named_modules() if name
-    ]
+    layers = [(name, each) for name, each in model.module.named_modules() if name]
+    handles = [each.register_forward_hook(partial(watched, name)) for name, each in layers]
     try:
         for training in (True, False):
             expected = run(model.apply_blocks, training=training)
@@ -97,10 +92,7 @@ def drawn_inputs(
 
 
 def close(found: Tensor, expected: Tensor, rounded: Tensor | None = None) -> bool:
-    """True if all numbers are equal within 0.1 % of the largest one.
-
-    ``rounded`` is the result from inputs that differ by rounding: thirty times its largest difference is allowed too.
-    """
+    """True if numbers agree within 0.1 % of the largest, or thirty times the effect of rounding (``rounded``)."""
     if found.shape != expected.shape or not torch.equal(found.isfinite(), expected.isfinite()):
         return False
     found, expected = (each.detach().double().nan_to_num() for each in (found, expected))

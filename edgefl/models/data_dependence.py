@@ -1,8 +1,4 @@
-"""Operators whose result, or its size, depends on the numbers in a tensor.
-
-The operators of a local step must not depend on numbers: they are counted on tensors without data, and traced once and
-replayed. PyTorch tags the operators that do depend on numbers; this module lists the operators that the tags miss.
-"""
+"""Operators whose result or size depends on numbers in a tensor: those that PyTorch tags, and those that it misses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
@@ -81,10 +77,7 @@ def argument_of(
 
 
 class DataDependentError(EdgeflError):
-    """The operators of a local step depend on the data, so they cannot be counted without data.
-
-    ``whose`` is the part that makes the call; ``reason`` is the message without the method.
-    """
+    """Operators of the part ``whose`` depend on data, so they cannot be counted without; ``reason``: the message."""
 
     def __init__(self, dependence: DataDependence, method: str = "", whose: str = "its loss or local rule") -> None:
         self.dependence = dependence

@@ -74,10 +74,7 @@ def has_exits(model: BlockModel) -> bool:
 
 
 def with_exits(model: BlockModel, grid: int = 1) -> BlockModel:
-    """The model with an internal classifier after each block but the last two, whose classifier is the last block.
-
-    An internal classifier reads the means of at most ``grid`` cells of the maps along each dimension.
-    """
+    """The model with a classifier, of ``grid`` cells along a map's sides, after all blocks but the last two."""
     blocks: dict[str, nn.Module] = {}
     names, copied = list(model.blocks), copy.deepcopy(dict(model.blocks.items()))  # at once, since they share tensors
     new = [f"exit{place}" for place in range(1, len(names) - 1)]

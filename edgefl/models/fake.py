@@ -20,12 +20,10 @@ DEVICE = torch.ops.prim.device.default
 
 
 class Fake(Tensor):
-    """A tensor that PyTorch treats as one on a CPU, and that has no numbers.
+    """A tensor that PyTorch treats as one on a CPU, and that has no numbers, in a context :class:`WithoutNumbers`.
 
-    ``meta`` is the tensor on the device ``meta`` with which its operators compute (:func:`computed`); both have the
-    same storage. Only in a context :class:`WithoutNumbers` can such a tensor be used. PyTorch's own ``FakeTensor`` has
-    the same purpose, but it imports the compiler, which takes as long as all of PyTorch, it takes three times as long
-    for an operator, and it differs where a view is changed in place.
+    Its operators compute with ``meta`` (:func:`computed`), which has the same storage. PyTorch's ``FakeTensor`` imports
+    the compiler, takes three times as long, and differs where a view is changed in place.
     """
 
     meta: Tensor
@@ -64,8 +62,7 @@ SMALL = 1 << 16
 class WithoutNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context in which new tensors, unless they are small and not random, and what is computed of them are fake.
 
-    An operator that depends on the numbers of such a tensor raises a DataDependentError. ``draws`` has the operators
-    that drew from PyTorch's global generator, with the part that called them.
+    Operators that depend on their numbers raise a DataDependentError; ``draws`` has those of the global generator.
     """
 
     with_data = False

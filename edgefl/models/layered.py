@@ -1,8 +1,7 @@
 """Split a module at its list of layers, where its ``forward`` cannot be traced.
 
-The blocks are what the module computes before its first layer, each layer, and what it computes after the last one.
-The module's own ``forward`` computes the first block until the first layer is called, and the last block with the
-layers, and what precedes them, replaced. What the module gives to its layers is recorded in one call.
+That ``forward`` computes the first block until the first layer is called, and the last block with the layers, and what
+precedes them, replaced. What the module gives to its layers is recorded in one call.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""The places of a model's tensors in one flat vector.
+"""The places of a model's tensors in one flat vector, so that deltas and momenta are plain vector algebra.
 
-A model's parameters, followed by its buffers, are one vector. Deltas, momenta, control variates and aggregates are then
-plain vector algebra, a stack of clients is a matrix, and a block is a slice.
-
-The vector has what is trained and sent: parameters that require a gradient, and the floating-point buffers of the
-state dict. A tensor that several layers share has one place. Everything else is a constant of the skeleton: frozen
-parameters, tables of indices, masks of infinite numbers, counters, buffers that a state dict does not contain.
-
-The weights of 2-D convolutions ``[outputs, inputs, height, width]`` are stored channels-last, inputs innermost, because
-convolutions of channels-last images read them in this order; otherwise every call would convert them first.
+It has the parameters, then the buffers, that are trained or sent: those with a gradient, and floating-point buffers of
+the state dict; shared tensors once. The rest (frozen parameters, tables, counters) is constant. Weights of 2-D
+convolutions ``[outputs, inputs, height, width]`` are stored channels-last, as convolutions read them.
 """
 
 import hashlib
@@ -113,10 +107,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def grouped(blocks: Iterable[nn.Module], module: nn.Module | None = None) -> Iterator[tuple[int, str, Tensor, bool]]:
-    """Each tensor of a model's vector once: the first block that has it, its name, and True for a parameter.
-
-    What only ``module``, whose blocks these are, has (layers that it does not call) is in the last block.
-    """
+    """Each tensor of a vector once: its first block (the last one for what only ``module`` has), name, parameter."""
     seen, index = set[int](), 0
     parts = [*enumerate(blocks)]
     for index, part in [*parts, *([] if module is None else [(len(parts) - 1, module)])]:
@@ -206,11 +197,8 @@ class Layout:
     ) -> Weights:
         """Views of flat parameters (and buffers) as named tensors; leading dimensions are kept.
 
-        With ``front``, these are the parameters before block ``first``, which are :class:`Frozen`, and ``parameters``
-        are only those from this block on.
-
-        The views are differentiable: the gradient with respect to the flat parameters is one concatenation, not a sum
-        of slices.
+        ``front`` are the parameters before block ``first``, which are :class:`Frozen`. The gradient with respect to the
+        flat parameters is one concatenation, not a sum of slices.
         """
         blocks: Weights = tuple(Frozen() if index < first else {} for index in range(len(self.block_names)))
         halves = [([entry for entry in self.parameters if entry.block >= first], parameters)]
@@ -261,11 +249,7 @@ class Layout:
 
 
 def digest_of_model(vector: Tensor) -> str:
-    """32 hexadecimal digits of the SHA-256 of a model's bytes ``[size]``; the same on every device.
-
-    A log identifies created, trained and evaluated models by it. Processors have instructions for SHA-256, so three
-    digests take 0.4 % of a round of the main scenario.
-    """
+    """32 hexadecimal digits of the SHA-256 of a model's bytes ``[size]``, which identify it on every device."""
     numbers = vector.detach().cpu().contiguous().view(torch.uint8).numpy()
     return hashlib.sha256(numbers.data).hexdigest()[:32]
 

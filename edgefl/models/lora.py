@@ -31,19 +31,12 @@ class Lora(Component):
     """Adapters of layers: the product of two small matrices is added to a frozen weight matrix."""
 
     packages: ClassVar[tuple[str, ...]] = ("peft",)
-
     rank: int = Field(default=8, ge=1, description="rank of the added product")
     alpha: float = Field(default=16, gt=0, description="the product is multiplied by alpha / rank")
-    targets: tuple[str, ...] = Field(
-        min_length=1, description="names of the adapted layers, or the ends of their names, with * for any text"
-    )
+    targets: tuple[str, ...] = Field(min_length=1, description="names of the adapted layers, or their ends; * any text")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of an adapter's inputs that are dropped")
-    base: Base = Field(
-        default="float32", description="how devices store the frozen weights; training on this machine is the same"
-    )
-    base_sent: Literal["once", "installed"] = Field(
-        default="installed", description="once: a client's first downlink has the frozen weights; installed: none has"
-    )
+    base: Base = Field("float32", description="how devices store the frozen weights; here it changes nothing")
+    base_sent: Literal["once", "installed"] = Field("installed", description="once: the first downlink has the base")
 
     def stored_rows(self, shape: Sequence[int]) -> tuple[int, int]:
         """The numbers in a row of a frozen tensor, and the bytes of a row on a device.

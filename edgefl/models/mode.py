@@ -1,8 +1,4 @@
-"""The mode of layers during one call: training or evaluation, batch statistics, width, depth.
-
-The mode is an input of the call, not a state of the module, so one skeleton serves the local model, its frozen copies
-and sub-networks. It is passed in a context variable, which is separate for each thread.
-"""
+"""The mode of layers during one call: an input of it, in a context variable, so that one skeleton serves all copies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

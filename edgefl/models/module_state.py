@@ -30,10 +30,7 @@ _REACHES = "which would reach other clients, methods and evaluations"
 
 
 def check_attributes(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
-    """Refuse a module that changes attributes when it is called, or whose outputs depend on earlier calls.
-
-    Floating-point buffers of the state dict are a part of a client's job, so they may change.
-    """
+    """Refuse a module that changes attributes other than buffers in a call, or depends on earlier calls."""
     prints, outputs, put_back = list[dict[Place, bytes]](), list[list[Tensor]](), snapshot(twin)
     with torch.random.fork_rng(devices=[]):
         for _ in range(3):  # the first call may fill caches

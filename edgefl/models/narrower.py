@@ -64,10 +64,7 @@ class Cut:
         return frozenset(found)
 
     def places(self, shift: int = 0) -> Tensor:
-        """The place in the whole model's vector of each number of the narrower one's, int64 ``[size]``.
-
-        Of a group of C channels the part has ``shift`` mod C and the next ones, after the last the first.
-        """
+        """The place of each number in the whole vector, int64 ``[size]``; of C channels, from ``shift`` mod C on."""
         if self._known is None or self._known[0] != shift:
             layout = self._whole.layout
             numbers = torch.arange(layout.size)

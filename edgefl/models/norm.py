@@ -20,10 +20,7 @@ EPSILON = 1e-5
 
 
 def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
-    """The normalisation selected by a model's options; only group norm uses ``groups``.
-
-    The numbers of the model's channels are multiples of ``least``.
-    """
+    """The normalisation that options select, for channels in multiples of ``least``; ``groups`` are a group norm's."""
     if kind == "batch":
         return BatchNorm
     if least % groups:
@@ -39,8 +36,7 @@ class GroupNorm(nn.Module):
         super().__init__()
         if channels % groups:
             raise ValueError(f"{channels} channels do not divide into {groups} groups")
-        self.groups = groups
-        self.channels = channels
+        self.groups, self.channels = groups, channels
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
 
@@ -74,10 +70,9 @@ class LayerNorm(nn.LayerNorm):
 class BatchNorm(nn.Module):
     """Batch normalisation with momentum 0.1, without the unused counter of batches.
 
-    In training it normalises by the batch and updates its running statistics in place, unless the mode disables
-    tracking (frozen copies). In evaluation it uses the running statistics. At any width below 1 it uses the leading
-    scales and shifts with the batch's statistics, and does not track (FedAlign's code). A batch with a single number
-    per channel has no variance: it is normalised (to the shift), but not tracked.
+    Running statistics are updated in place, unless the mode disables tracking, or at a width below 1, which uses the
+    leading scales and shifts with the batch's statistics (FedAlign's code). A batch with a single number per channel
+    has no variance: it becomes the shift, and is not tracked.
     """
 
     knows_mode: ClassVar[bool] = True

@@ -44,32 +44,18 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
 class OrdinaryModel(ModelSpec):
     """A model that was not written for edgefl; its initial values are those that its constructor draws.
 
-    It is called with one tensor, a batch, and returns the outputs that the task needs, such as logits
-    ``[batch, classes]`` for classification. Batch norm, dropout and other layers that behave
-    differently in training need nothing: random layers draw from a job's key, and running statistics are averaged.
+    It takes one tensor, a batch, and returns the outputs that the task needs, such as logits ``[batch, classes]``. Its
+    random layers draw from a job's key, and running statistics are averaged.
     """
 
     blocks: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="submodules at which a block begins, in the order of their calls; by default at each child with "
-        "weights",
+        None, min_length=1, description="submodules that begin blocks, in order of calls; null: each child with weights"
     )
     trainable: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="names of submodules or parameters that are trained and sent, with * for any text; by default all "
-        "that the module itself does not freeze",
+        None, min_length=1, description="what is trained and sent, * for any text; null: all that is not frozen"
     )
-
-    checkpointing: bool = Field(
-        default=False,
-        description="compute activations again in the backward pass instead of keeping them, by the module's own "
-        "switch, as models of transformers and timm have",
-    )
-    lora: Lora | None = Field(
-        None, description="train low-rank adapters of these layers, and what trainable names; needs the extra peft"
-    )
+    checkpointing: bool = Field(False, description="compute activations again in the backward pass, by its own switch")
+    lora: Lora | None = Field(None, description="train low-rank adapters of these layers; needs the extra peft")
 
     @abstractmethod
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -201,10 +187,7 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
 def _called(
     module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
 ) -> dict[str, Any]:
-    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate.
-
-    Returns the samples in the batch, and arguments of :class:`BlockModel`.
-    """
+    """Call a module with inputs of the first type that it takes; the samples, and arguments of BlockModel."""
     errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
@@ -316,8 +299,8 @@ def _writing_to_their_input(model: BlockModel, samples: int) -> frozenset[str]:
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operators of a module while it is called.
 
-    ``drawing`` is the layer that draws from PyTorch's global generator, if one does; ``tokens`` the least number of
-    tokens of the embeddings that read the module's input; ``recomputes`` is true if activations are checkpointed.
+    ``drawing``: the layer that draws from PyTorch's global generator; ``tokens``: the least number of tokens of its
+    input's embeddings; ``recomputes``: activations are checkpointed.
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor) -> None:

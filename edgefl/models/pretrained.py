@@ -27,12 +27,8 @@ class Weights(Options):
     """A file of pretrained weights, and the part of the model that keeps its random first values."""
 
     file: InputFile = Field(description="a .safetensors file, or a .pt or .pth file of a state dict")
-    skip: tuple[str, ...] = Field(
-        default=(), description="submodules or tensors that are not read, with * for any text, such as head.*"
-    )
-    trained: InputFile | None = Field(
-        default=None, description="a run's final.safetensors, whose values replace those of the file; for adapters"
-    )
+    skip: tuple[str, ...] = Field((), description="submodules or tensors that are not read; * is any text")
+    trained: InputFile | None = Field(None, description="a run's final.safetensors, read over the file; for adapters")
 
 
 First = dict[str, dict[str, Tensor]]
@@ -40,11 +36,7 @@ First = dict[str, dict[str, Tensor]]
 
 
 def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] | None = None) -> First:
-    """Read first values from a file, and copy those of frozen parameters and constants into the model.
-
-    The file has either the names of a run's ``final.safetensors`` or those of ``state``, the state dict of the ordinary
-    module without adapters.
-    """
+    """Read first values, by the names of ``final.safetensors`` or of ``state``, and copy those of constants."""
     chosen = Weights(file=weights) if isinstance(weights, str) else weights
     with locating(field="weights"):
         first = _read(chosen.file, chosen.skip, model, state)

@@ -1,9 +1,8 @@
 """Functions that are replaced while a model runs: random ones draw from a key, views may copy, masks are used.
 
-A local step has one key, a number that its job determines. While a loss runs, PyTorch's random functions (dropout,
-stochastic depth) are replaced by a hash of the key, the number of the call in the step, and the position of the element
-(SplitMix64; Steele, Lea and Flood 2014). So a job's result depends on nothing else, is the same with every engine, and
-stays so where clients are stacked or a step is traced: the key is a tensor.
+PyTorch's random functions become a hash of the local step's key, the number of the call, and the position of the
+element (SplitMix64; Steele, Lea and Flood 2014). So a job's result depends on nothing else, with every engine, and
+where clients are stacked or a step is traced: the key is a tensor.
 """
 
 import math
@@ -36,8 +35,7 @@ def drawn_from(draws: Mapping[str, Tensor], *, recomputes: bool = False) -> Abst
 class RandomFunctions(TorchFunctionMode):
     """Replaces PyTorch's random functions; ``key`` is one int64 number.
 
-    With ``recomputes``, activations may be computed again in the backward pass, from the same numbers. PyTorch's
-    checkpointing then sets back the state of the global generator, whose seed therefore counts the calls.
+    With ``recomputes``, PyTorch's checkpointing sets back the global generator, whose seed therefore counts the calls.
     """
 
     def __init__(self, key: Tensor, *, recomputes: bool = False) -> None:
@@ -275,8 +273,7 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
 class ViewsAsReshapes(TorchFunctionMode):
     """Lets ``tensor.view(sizes)`` copy where it cannot be a view.
 
-    Convolutions here store channels last, so that ``maps.view(batch, -1)``, which is common in ordinary modules, would
-    be an error.
+    Convolutions here store channels last, so that the usual ``maps.view(batch, -1)`` would be an error.
 
     >>> maps = torch.arange(8).view(1, 2, 2, 2).to(memory_format=torch.channels_last)
     >>> with ViewsAsReshapes():
@@ -295,10 +292,7 @@ class ViewsAsReshapes(TorchFunctionMode):
 
 
 class UsedMasks(TorchFunctionMode):
-    """Lets models of transformers use each mask; one that is all true is skipped, so operators would depend on numbers.
-
-    Where PyTorch's fused attention needs none but the causal one, it is skipped if no text is ``padded``.
-    """
+    """Lets models of transformers use each mask, also one that is all true, unless no text is ``padded``."""
 
     def __init__(self, *, padded: bool = True) -> None:
         super().__init__()

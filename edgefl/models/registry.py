@@ -28,33 +28,18 @@ from edgefl.torch_settings import neutral_torch
 class ModelSpec(Component):
     """A model that a scenario can name; its fields are the options."""
 
-    buffers: Literal["averaged", "local"] = Field(
-        default="averaged", description="averaged; or local: each client keeps its own running statistics"
-    )
-    local: tuple[str, ...] = Field(
-        default=(),
-        description="submodules or tensors that each client keeps for itself, with * for any text (FedBN: batch norm)",
-    )
-
-    weights: InputFile | Weights | None = Field(
-        default=None, description="file of pretrained weights, the first server model; null: random weights"
-    )
+    buffers: Literal["averaged", "local"] = Field("averaged", description="local: each client keeps its own")
+    local: tuple[str, ...] = Field((), description="submodules or tensors that clients keep; * is any text (FedBN)")
+    weights: InputFile | Weights | None = Field(None, description="pretrained weights, the first model; null: random")
 
     @abstractmethod
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for inputs ``[batch, *sample_shape]`` and a number of classes; its values are not used.
-
-        Raises:
-            UserError: the model cannot take inputs of that shape.
-        """
+        """The skeleton for inputs ``[batch, *sample_shape]``, whose values are not used; UserError if there is none."""
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         """The skeleton for a task that needs so many outputs; by default that of :meth:`build`, with as many classes.
 
-        ``tokens``: True if inputs are integers, ``None`` if this is unknown.
-
-        Raises:
-            UserError: as :meth:`build`, or the model cannot be trained for the task.
+        ``tokens``: True if inputs are integers, ``None`` if unknown. Raises a UserError if the task does not fit.
         """
         return self.build(sample_shape, outputs)
 
@@ -163,11 +148,7 @@ def _local_names(spec: ModelSpec, model: BlockModel) -> set[str]:
 
 
 def checked_model(answer: object) -> BlockModel:
-    """Check what :meth:`ModelSpec.build` or an objective's ``adapt`` returned.
-
-    Raises:
-        WrongAnswer: it is not a model, has no parameters, or a tensor is of another type than float32 or has no data.
-    """
+    """Check what ``build`` or an objective's ``adapt`` returned; WrongAnswer if it is no float32 model with data."""
     if not isinstance(answer, BlockModel):
         raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
     if not answer.layout.parameter_count:
@@ -190,9 +171,8 @@ def checked_model(answer: object) -> BlockModel:
 def initial_vector(model: BlockModel, seed: int) -> Tensor:
     """The first server model of a seed, parameters and buffers ``[layout.size]``, the same for every method.
 
-    The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
-    one generator for the seed. A model whose module draws its values itself (:attr:`BlockModel.fresh`) keeps these.
-    Pretrained values replace what is drawn.
+    PyTorch's defaults (Kaiming with a = √5), unless a layer specifies others, or the module draws its values itself
+    (:attr:`BlockModel.fresh`), from one generator; pretrained values replace what is drawn.
     """
     number = integer_seed(seed, "initial model")
     generator = torch.Generator().manual_seed(number)
@@ -210,11 +190,7 @@ def initial_vector(model: BlockModel, seed: int) -> Tensor:
 
 
 def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
-    """The shape as (channels, height, width), for a model of images at least ``least`` pixels high and wide.
-
-    Raises:
-        UserError: the shape does not fit.
-    """
+    """Shape as (channels, height, width), or UserError if images are not ``least`` pixels high and wide."""
     if len(sample_shape) != 3 or min(sample_shape[1:]) < least:
         shape = "×".join(map(str, sample_shape))
         message = f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"
@@ -224,14 +200,7 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
 
 
 def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    """Fill the tensors of a block in place, module by module in the order of definition.
-
-    Convolutions and linear layers use PyTorch's defaults; embeddings draw N(0, 1); norms start with scale 1, shift 0,
-    running mean 0 and running variance 1.
-
-    Raises:
-        TypeError: a module with its own tensors is of an unknown kind and has no ``initialise`` method.
-    """
+    """Fill a block's tensors: PyTorch's defaults, N(0, 1) for embeddings; others need a method ``initialise``."""
     with torch.no_grad():
         for path, module in block.named_modules():
             prefix = f"{path}." if path else ""
@@ -261,6 +230,4 @@ def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generat
         for name, tensor in own.items():
             tensor.fill_(1.0 if name in ("weight", "running_var") else 0.0)
     else:
-        raise TypeError(
-            f"no initial values are known for {type(module).__name__}; give it a method initialise(tensors, generator)"
-        )
+        raise TypeError(f"{type(module).__name__} has no known initial values; give it initialise(tensors, generator)")

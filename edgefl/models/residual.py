@@ -10,13 +10,10 @@ from edgefl.models.slimmable import Conv2d
 
 
 class Residual(nn.Module):
-    """``activation(scale · body(x) + shortcut(x))``.
+    """``activation(scale · body(x) + shortcut(x))``; by default with ReLU and the identity.
 
-    ``scale`` is 1; under Stochastic Depth it is the step's 0/1 draw for this block in training, and its probability of
-    being kept in evaluation. A dropped body is multiplied by zero instead of skipped, so that a draw does not affect
-    control flow and clients with different draws can be batched. A device skips it (``Mode.dropped``).
-
-    The shortcut is the identity by default, the activation ReLU; ``torch.nn.Identity()`` for none.
+    ``scale`` is 1; under Stochastic Depth the step's 0/1 draw, and in evaluation the probability of being kept. A
+    dropped body is multiplied by zero for batches of clients; a device skips it.
     """
 
     index: int = 0

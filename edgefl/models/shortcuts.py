@@ -1,8 +1,4 @@
-"""The outputs of some operators on tensors without data, created directly.
-
-PyTorch computes these by chains of other operators in Python, which takes up to 60 times as long, and imports its
-compiler (a second) for the first one. Only shapes, types and storages matter here.
-"""
+"""The outputs, without data, of operators that PyTorch computes in Python, which is up to 60 times as slow."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
@@ -155,10 +151,7 @@ def _reduction(dimensions: int) -> Callable[[Arguments], Tensor]:
 
 
 def _lstm_layer(arguments: Arguments) -> tuple[Tensor, ...]:
-    """A layer of an LSTM in one direction, as oneDNN computes it, and what it keeps for the backward pass.
-
-    The bytes of these gates and states were fitted to PyTorch 2.14, without their rounding to pages.
-    """
+    """A layer of an LSTM in one direction, as oneDNN computes it, and what it keeps for the backward pass."""
     inputs, hidden_state, cell, hidden = arguments[0], arguments[5], arguments[6], arguments[10]
     steps, batch, features = inputs.shape
     own = steps * 5 * hidden + (steps + 1) * 4 * hidden  # the others are float32, also where inputs have 2 bytes

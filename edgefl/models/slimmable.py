@@ -1,8 +1,4 @@
-"""Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug).
-
-A narrower sub-network is not a separate module: a call in a mode of smaller width slices the same weights. The number
-of input channels is always that of the actual input.
-"""
+"""Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug)."""
 
 from collections.abc import Iterable
 from typing import Literal, cast
@@ -69,8 +65,7 @@ class Conv2d(nn.Conv2d):
     ) -> None:
         pad = kernel // 2 if padding is None else padding
         super().__init__(inputs, outputs, kernel, stride=stride, padding=pad, groups=groups, bias=bias)
-        self.slim_outputs = slim_outputs
-        self.fan_out = fan_out
+        self.slim_outputs, self.fan_out = slim_outputs, fan_out
 
     def reset_parameters(self) -> None:
         """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
@@ -96,10 +91,7 @@ class Conv2d(nn.Conv2d):
 
 
 class Linear(nn.Linear):
-    """A linear layer of the leading features; parameters as of ``torch.nn.Linear``.
-
-    Flattening keeps the order of channels, so leading channels stay leading. ``slim_outputs`` is as of :class:`Conv2d`.
-    """
+    """A linear layer of the leading features; parameters as of ``torch.nn.Linear``, options of :class:`Conv2d`."""
 
     def __init__(self, inputs: int, outputs: int, *, slim_outputs: bool = True) -> None:
         super().__init__(inputs, outputs)
@@ -120,8 +112,7 @@ def without_stride(inputs: Tensor, weight: Tensor, stride: tuple[int, ...]) -> t
     """The input and the stride with which to compute an unpadded convolution of ``[batch, channels, height, width]``.
 
     oneDNN 3 corrupts memory on CPUs: the gradient of a 1×1 convolution with a stride, fewer than 16 input channels and
-    channels-last images writes past a buffer (uxlfoundation/oneDNN issue 6035). The same convolution of every n-th
-    pixel without a stride does not.
+    channels-last images writes past a buffer (uxlfoundation/oneDNN issue 6035). That of every n-th pixel does not.
     """
     _, arriving, height, width = weight.shape
     if height == width == 1 and max(stride) > 1 and arriving < 16:

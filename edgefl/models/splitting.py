@@ -1,8 +1,6 @@
-"""Split an ordinary module into consecutive blocks, at calls of its submodules.
+"""Split an ordinary module into consecutive blocks, at calls of its submodules in a trace (:mod:`torch.fx`).
 
-The module's ``forward`` is traced with :mod:`torch.fx`; calls of submodules are recorded and not looked into. A block
-can begin at such a call if exactly one value reaches it from the calls before: then the block is a function of this
-value, its tap.
+A block can begin at a call if exactly one value, its tap, reaches it from the calls before.
 """
 
 import operator
@@ -47,7 +45,12 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
 
 
 def _split(module: nn.Module, names: Sequence[str] | None) -> dict[str, nn.Module]:
-    graph = _traced(module, _ancestors(names) if names is not None else _only_sequentials(module))
+    if names is None:
+        opened = _only_sequentials(module)
+    else:  # the modules that contain these
+        parts = [name.split(".") for name in names]
+        opened = frozenset(".".join(each[:count]) for each in parts for count in range(1, len(each)))
+    graph = _traced(module, opened)
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output") and not _is_anywhere(node)]
     starts = _named_starts(nodes, names) if names is not None else _found_starts(nodes, module)
     kept = starts[:1]
@@ -120,12 +123,6 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
         if node.op in ("call_module", "get_attr"):
             node.target = str(node.target).removeprefix("0.")
     return graph
-
-
-def _ancestors(names: Sequence[str]) -> frozenset[str]:
-    """The paths of the modules that contain these."""
-    parts = [name.split(".") for name in names]
-    return frozenset(".".join(each[:count]) for each in parts for count in range(1, len(each)))
 
 
 def _only_sequentials(module: nn.Module) -> frozenset[str]:

@@ -174,14 +174,10 @@ class Stream:
 
 
 class Bundle:
-    """The flows that cross one set of shared links; without shared links, all run at their caps.
-
-    ``number`` is unique, for a fixed order.
-    """
+    """The flows over one set of shared links; without any, all run at their caps. ``number`` orders bundles."""
 
     def __init__(self, links: tuple[int, ...], number: int, now: float) -> None:
-        self.links = links
-        self.number = number
+        self.links, self.number = links, number
         self.level = 0.0 if links else math.inf
         self.streams: dict[int, Stream] = {}
         self.next_end = math.inf

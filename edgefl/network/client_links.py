@@ -15,10 +15,7 @@ from edgefl.network.specs import LinkSpec, redraw_rule
 def started(
     name: str, link: LinkSpec, clients: int, seed: int, *, folder: Path | None = None
 ) -> dict[Direction, Capacities]:
-    """The capacities of a link in both directions, for a fleet of so many clients.
-
-    Trace files that are not found as they are named are searched in ``folder``.
-    """
+    """A link's capacities in both directions, for so many clients; files not found are searched in ``folder``."""
     redraw, specs = None if link.redraw is None else redraw_rule(link.redraw), {"down": link.down, "up": link.up}
     found: dict[Direction, Capacities] = {}
     for way in DIRECTIONS:

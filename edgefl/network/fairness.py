@@ -57,9 +57,8 @@ def fair_levels(
 ) -> list[float]:
     """The max-min fair level of each group; infinite where only the flows' own caps limit it.
 
-    ``capacity`` is bit/s of each shared link that a group crosses; the groups are those of one connected component, in
-    a fixed order. ``open_levels`` are the levels of links before any group is frozen, as stored here by an earlier call
-    of this function; it must not contain links whose capacity or groups have changed since.
+    ``capacity`` is bit/s of each shared link of these groups, a connected component in a fixed order; ``open_levels``
+    those of links before any group is frozen, from an earlier call, without links that have changed since.
     """
     known = {} if open_levels is None else open_levels
     if len(capacity) == 1:

@@ -26,11 +26,9 @@ _LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): all other e
 class _Wake(simpy.Event):
     """An event that triggers after a delay and after all other events of its instant."""
 
-    def __init__(
-        self, env: simpy.Environment, callback: Callable[[simpy.Event], None], value: int, delay: float
-    ) -> None:
+    def __init__(self, env: simpy.Environment, call: Callable[[simpy.Event], None], value: int, delay: float) -> None:
         self.env = env
-        self.callbacks = [callback]
+        self.callbacks = [call]
         self._ok = True
         self._value = value
         env.schedule(self, _LAST, delay)
@@ -39,9 +37,8 @@ class _Wake(simpy.Event):
 class Agenda:
     """A list of actions and their times. SimPy holds one timer, for the first entry, however many entries there are.
 
-    A timer that an earlier one replaced stays in SimPy's queue and is ignored because of its old token: removing it
-    would cost more. ``settle(until, now)`` is called each time after the entries that are due; everything up to
-    ``until`` is due now. It returns the time of its next call.
+    A timer that was replaced is ignored by its old token. ``settle(until, now)`` is called after the entries that are
+    due, up to ``until``, and returns the time of its next call.
     """
 
     def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:
@@ -136,9 +133,8 @@ class Flow(simpy.Event):
 class Multicast:
     """Flows that carry the same payload from one node: a tree of links that carries it once, at one rate for all.
 
-    The first byte flows (``starts``) when the longest latency of the members' paths has passed, and all members end at
-    once. A cancelled member also removes the links that only it used; delays that it caused before remain. ``key`` is
-    what all members have in common: source, time and payload.
+    The first byte flows (``starts``) when the longest latency of the members has passed, and all end at once. A
+    cancelled member removes the links that only it used. ``key``: their source, time and payload.
     """
 
     id: int
@@ -184,8 +180,7 @@ class Alone(NamedTuple):
 class FlowObserver(Protocol):
     """An observer of flows and capacities; its methods are called at the virtual time of each change.
 
-    A link's capacity is reported before the first flow uses it and, while it carries flows, at every change. A change
-    of an idle link may be reported only when a flow next uses the link, because no flow depends on it earlier.
+    A capacity is reported before a flow first uses the link and at each change of a busy one; that of an idle one late.
     """
 
     def flow_started(self, flow: Flow) -> None: ...

@@ -1,8 +1,4 @@
-"""The network of the simulated world: transfers that share links max-min fairly.
-
-One engine serves all flows. There is no process per flow and no interrupt. One timer (:class:`Agenda`) is set for the
-next change, and all changes of one instant are solved together, after all other events of that instant.
-"""
+"""The network of the simulated world: transfers that share links max-min fairly, solved together at each instant."""
 
 from __future__ import annotations
 
@@ -31,8 +27,7 @@ class FlowNetwork:
     """A directed network whose links are shared by concurrent flows with exact (weighted) max-min fairness.
 
     Rates are solved again whenever a flow starts or ends or a capacity changes; progress between these events is exact.
-    A flow takes no bandwidth until the latency of its path has passed. A link of capacity 0 stalls its flows until its
-    capacity rises.
+    A flow takes no bandwidth until the latency of its path has passed. A link of capacity 0 stalls its flows.
 
     Args:
         env: the SimPy environment, whose clock counts seconds.
@@ -101,13 +96,9 @@ class FlowNetwork:
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
-        A transfer of 0 bytes takes only the latency. ``weight`` is the flow's share of a contended link relative to
-        flows of weight 1. Under a transport with ``multicast``, transfers of equal payloads that the node begins at
-        this instant are one multicast: they end together; a payload of None has one receiver. ``outlook`` is what an
-        allocator may know about the round of the flow's client; ``tag`` can be any object.
-
-        Raises:
-            ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
+        ``weight`` is the flow's share of a contended link relative to flows of weight 1. Under a transport with
+        ``multicast``, transfers of equal payloads that the node begins at this instant end together; a payload of None
+        has one receiver. ``outlook`` is for an allocator; ``tag`` is any object.
         """
         route = self.route(source, target)
         if not 0.0 <= bytes < math.inf:
@@ -142,10 +133,7 @@ class FlowNetwork:
         return flow
 
     def cancel(self, flow: Flow) -> None:
-        """Stop a flow now. What has arrived stays ``flow.delivered``; its event never triggers.
-
-        A flow that has already ended or was cancelled does not change.
-        """
+        """Stop a flow that has not ended; what has arrived stays ``flow.delivered``, and its event never triggers."""
         if self._under_way.pop(flow.id, None) is None:
             return
         left = self._bytes_left(flow)
@@ -169,11 +157,7 @@ class FlowNetwork:
         self._apply(link)
 
     def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
-        """Change the capacity of many links, given by number, from now on; the numbers must differ.
-
-        The observer is called for an idle link when a flow next uses it, so a redraw for a whole fleet costs one array
-        assignment.
-        """
+        """Change the capacities of different links, given by number, from now on; an idle one is reported later."""
         if self._processes:
             for link in links.tolist():
                 self._processes.pop(link, None)
@@ -257,11 +241,7 @@ class FlowNetwork:
             self._observer.capacity_changed(link, *self.topology.ends(link), bits_per_second)
 
     def _follow(self, link: int, change: float | None = None) -> None:
-        """Set a link's capacity from its process, and schedule the next change.
-
-        A change is evaluated at its own time, not at the clock's time. The clock may be a rounding error earlier: then
-        the process would return its old value and the same time as its next change.
-        """
+        """Set a link's capacity of its change's own time (the clock may be a rounding error earlier); plan the next."""
         process = self._processes.get(link)
         if process is None:
             return

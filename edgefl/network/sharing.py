@@ -30,11 +30,9 @@ class _BusyLink:
 class Sharing:
     """Flows on links. Changes are collected and solved together by :meth:`solve`.
 
-    Only links that carry flows have a state here, so an idle link costs only its place in the arrays. A link with a
-    single flow becomes part of that flow's cap; flows that cross the same shared links form a bundle.
-
-    ``announce`` is called with a link and its capacity before a flow first uses it and when a busy link's changes;
-    ``occupied`` with a link when it begins to carry flows, so that its capacity can be updated.
+    Only links that carry flows have a state. One with a single flow is part of that flow's cap; flows that cross the
+    same shared links form a bundle. ``announce`` is called with a link and its capacity before a flow first uses it and
+    at changes; ``occupied`` when it begins to carry flows, so that its capacity can be updated.
     """
 
     def __init__(
@@ -47,14 +45,12 @@ class Sharing:
         occupied: Callable[[int], None],
         allocator: Allocator | None = None,
     ) -> None:
-        self._topology = topology
-        self._transport = transport
+        self._topology, self._transport = topology, transport
         self._wires = len(topology.capacity)
         # Each wireless channel is an additional link, whose capacity is all of its time.
         self._capacity = array("d", topology.capacity) + array("d", [1.0] * topology.airs)
         self._announced = array("d", [math.nan]) * len(self._capacity)
-        self._announce = announce
-        self._occupied = occupied
+        self._announce, self._occupied = announce, occupied
         self._busy: dict[int, _BusyLink] = {}
         self._streams: dict[int, Stream] = {}
         self._bundle_numbers = itertools.count(1)
@@ -116,10 +112,7 @@ class Sharing:
         size: float = 0.0,
         outlook: Outlook | None = None,
     ) -> None:
-        """A flow begins to use its links, at most at the rate ``limit`` (bit/s) and the transport's.
-
-        ``latency`` is the seconds before its first byte under the transport model, without the set-up of a connection.
-        """
+        """A flow begins to use its links, at most at ``limit`` (bit/s), after ``latency`` without set-up (seconds)."""
         latency /= self._transport.latency_factor
         limit = min(limit, self._transport.limit(latency))
         stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, size, outlook or Outlook())

@@ -64,9 +64,7 @@ class LinkSpec(Options):
     redraw: Annotated[str | None, BeforeValidator(_checked_redraw)] = Field(
         None, description="When drawn capacities are redrawn: '10 rounds', '30 s', or null for never."
     )
-    symmetric: bool = Field(
-        False, description="One draw sets both capacities: up has the same position in its range as down."
-    )
+    symmetric: bool = Field(False, description="One draw sets both: up is at the place of down in its range.")
     latency: Latency | None = Field(None, description="One-way latency of this link; null: the topology's.")
 
     @model_validator(mode="after")
@@ -103,11 +101,7 @@ class CellsTopology(Options):
     cells: int = Field(gt=0, le=100_000, description="Number of cells.")
     backhaul: Rates = Field(description="Capacity of each cell's connection.")
     latency: Latency = Field(0.0, description="One-way latency between the server and a client.")
-    sharing: Sharing = Field(
-        "wired",
-        description="How a cell's clients share its radio channel. wired: not at all; rate_fair: equal rates, each"
-        " using time in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the time (cellular).",
-    )
+    sharing: Sharing = Field("wired", description="How a cell's clients share it: not, equal rates or equal time.")
 
 
 class FileTopology(Options):
@@ -116,14 +110,8 @@ class FileTopology(Options):
     kind: Literal["file"] = Field(description="A graph from a GraphML file, or node-link JSON.")
     file: InputFile = Field(description="The graph's file (.graphml or .json); searched here, then below EDGEFL_DATA.")
     server: str = Field("server", description="The node that is the server.")
-    clients: list[str] | None = Field(
-        None, description="The nodes that are clients 0, 1, …; null takes those named client/0, client/1, …"
-    )
-    sharing: Sharing = Field(
-        "wired",
-        description="How edges with the same `air` share this radio channel. wired: not at all; rate_fair: equal rates,"
-        " each using time in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the time (cellular).",
-    )
+    clients: list[str] | None = Field(None, description="The nodes of clients 0, 1, …; null: client/0, client/1, …")
+    sharing: Sharing = Field("wired", description="How edges of one `air` share it: not, equal rates or equal time.")
 
 
 TopologySpec = Annotated[StarTopology | CellsTopology | FileTopology, Field(discriminator="kind")]

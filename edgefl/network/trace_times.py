@@ -50,10 +50,7 @@ class Clock(NamedTuple):
     moments: list[float]  # the different times of all rows since the first one, ascending, seconds
 
     def refused(self, times: list[float], rates: list[float]) -> str | None:
-        """The period and the steps of times that cannot be meant, and why; None for others.
-
-        ``times`` and ``rates`` are those of the rows that are read.
-        """
+        """What is wrong with times that cannot be meant, of which these and their rates are read; None for others."""
         gaps = [later - earlier for earlier, later in itertools.pairwise(self.moments)]
         if not gaps or not times:
             return None

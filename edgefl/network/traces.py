@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
-from edgefl.csv_table import CsvTable, csv_table
+from edgefl.csv_table import CsvTable, Names, Text, csv_table
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import Note, UserError, locating, nearest
+from edgefl.errors import Note, UserError, locating
 from edgefl.files import read_text
 from edgefl.network.trace_times import LEAST_CHANGE_SECONDS, TIME_UNITS, Clock, TimeFormat
 from edgefl.options import Options
@@ -37,31 +37,17 @@ def _known_unit(unit: str) -> str:
     return unit
 
 
-Text = Annotated[str, BeforeValidator(lambda it: str(it) if type(it) is int else it, json_schema_input_type=str | int)]
-"""A cell; a whole number may be written without quotes."""
-Names = Annotated[
-    tuple[Text, ...],
-    BeforeValidator(lambda it: [it] if isinstance(it, str | int) else it, json_schema_input_type=Text | list[Text]),
-]
-
-
 class TraceColumns(Options):
     """The columns of a table, by name or, in one without a header, by number; other columns are not read."""
 
     time: Text = Field(description="The column of the times.")
-    time_format: TimeFormat = Field(
-        "s",
-        description="s, ms, us, ns, min, h or day: numbers; iso, YYYY.MM.DD_HH.MM.SS or YYYYMMDDHHMMSS (iperf 2): "
-        "dates with times, in UTC if no zone is given.",
-    )
+    time_format: TimeFormat = Field("s", description="A unit, or a form of dates with times, in UTC by default.")
     rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(
         description="The unit of the rates, such as Mbit/s or kB/s."
     )
     group: Names = Field((), description="The columns that distinguish traces; none: the file is one trace.")
-    missing: tuple[Text, ...] = Field(
-        (), description="Texts in the rate's column that mean no measurement; the rate before it stays valid."
-    )
+    missing: tuple[Text, ...] = Field((), description="Texts that mean no measurement; the rate before stays valid.")
     where: dict[str, Text] = Field({}, description="Column to text: only rows with these texts are read.")
 
     def __hash__(self) -> int:
@@ -128,7 +114,7 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     >>> [a.value(t) / 1e6 for t in (0, 1, 2, 3.9)], [b.value(t) / 1e6 for t in (0, 0.5, 1, 1.9)], b.period
     ([1.0, 1.0, 3.0, 3.0], [4.0, 2.0, 6.0, 6.0], 2.0)
     """
-    places = {name: _position(table, name) for name in columns.read}
+    places = {name: table.place(name, EXAMPLE) for name in columns.read}
     where = {places[name]: value for name, value in columns.where.items()}
     time, rate, last = places[columns.time], places[columns.rate], max(places.values())
     groups: dict[str, _Rows] = {}
@@ -200,22 +186,6 @@ def _trace(columns: TraceColumns, name: str, rows: _Rows, *, doubts: bool) -> St
     return StepTrace(starts, steps, period=times[-1] - times[0] + lengths[-1])
 
 
-def _position(table: CsvTable, name: str) -> int:
-    if not table.header:
-        raise UserError("expected a header with the names of columns, found none")
-    if not table.named and name not in table.header:
-        first = ", ".join(table.rows[0][1][:3])
-        raise UserError(
-            f"expected a header with a column '{name}', found only numbers in the first line ({first}); "
-            f"name the columns by their numbers, such as {EXAMPLE}"
-        )
-    count = table.header.count(name)
-    if count != 1:
-        hint = f"found {count}" if count else nearest(name, filter(None, table.header))
-        raise UserError(f"expected one column '{name}' in the header; {hint}; or name columns, as in {EXAMPLE}")
-    return table.header.index(name)
-
-
 def _date(text: str) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -258,10 +228,7 @@ _WHOLE = re.compile(r"[0-9]{1,15}")
 def read_traces(
     file: str | Path, form: str | TraceColumns, *, every: float = 1.0, scale: float = 1.0
 ) -> dict[str, StepTrace]:
-    """The traces in a file, with every rate multiplied by ``scale``, by the name of their group ('' for only one).
-
-    ``form`` is the name of the file's format, or its columns; ``every`` is that of :func:`read_mahimahi`.
-    """
+    """A file's traces by group (or ''), in a format or columns, with rates times ``scale``; ``every``: of mahimahi."""
     try:
         stamp = (found := os.stat(file)).st_mtime_ns, found.st_size
     except OSError:
@@ -301,14 +268,8 @@ def _scaled(trace: StepTrace, scale: float) -> StepTrace:
 def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     """A Mahimahi trace: each line is the millisecond at which one packet of 1500 bytes may leave; looped at its end.
 
-    A line ``t`` is spread over the interval that ends at ``t``, so that the bits passed by the end of each interval
-    equal the count of lines so far. The period is the last line, as in Mahimahi; a line 0 counts at the end of a loop.
-
-    The intervals are ``every`` seconds long, a multiple of 1 ms; the last one may be shorter. The millisecond of the
-    trace is exact, at 1000 changes a second; 0.1 s or 1 s is sufficient for transfers of seconds.
-
-    Raises:
-        UserError: a missing file, or one that is not such a trace.
+    A line ``t`` is spread over the interval that ends at ``t``. The period is the last line; a line 0 counts at the end
+    of a loop. Intervals have ``every`` seconds, in ms; 1 ms is exact, 0.1 s enough for transfers of seconds.
     """
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:
@@ -337,10 +298,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
 
 
 def _six_columns(text: str) -> StepTrace:
-    """A log without header of which each line gives, in columns 5 and 6, bytes and the milliseconds they took.
-
-    The other columns may be ``NOFIX``. Time between lines that columns 6 do not count is not part of the trace.
-    """
+    """A log whose columns 5 and 6 are bytes and the milliseconds that they took; other time is left out."""
     starts, rates, passed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):
         if cells := line.split():

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,30 +35,17 @@ class Timeouts(Options, allow_inf_nan=False):
     ``resume: ranges`` is HTTP's range requests (RFC 9110, section 14).
     """
 
-    connection: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        None,
-        description="An attempt breaks when no byte has moved for this long: before the first byte, or in an outage of"
-        " a link of its path; null: never.",
-    )
-    transfer: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        None, description="An attempt breaks when it is not complete after this long; null: never."
-    )
-    retries: int = Field(
-        4, ge=0, le=1000, description="Attempts after the first one; when the last one breaks, it has failed."
-    )
+    connection: ShortSeconds | None = Field(None, gt=0, description="Most seconds in which no byte moves; null: any.")
+    transfer: ShortSeconds | None = Field(None, gt=0, description="Most seconds of an attempt; null: any number.")
+    retries: int = Field(4, ge=0, le=1000, description="Attempts after the first one; then the transfer has failed.")
     first_wait: ShortSeconds = Field(
         1.0,
         ge=0,
         le=LONGEST_WAIT,
-        description="The wait before the second attempt; each further one is 1.6 times longer, up to 2 min, drawn from"
-        " 0.8 to 1.2 times its length.",
+        description="The wait before the second attempt; then 1.6 times longer each, up to 2 min, ± 20 %.",
     )
-    resume: Literal["none", "ranges"] = Field(
-        "none", description="none: another attempt sends everything again; ranges: only what has not been delivered."
-    )
-    chunk: Annotated[Bytes, Field(ge=1)] | None = Field(
-        None, description="ranges only: only whole chunks of this many bytes are kept; null: every byte."
-    )
+    resume: Literal["none", "ranges"] = Field("none", description="Send all again, or what is missing.")
+    chunk: Bytes | None = Field(None, ge=1, description="ranges only: bytes kept as a whole; null: every byte.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -103,13 +90,11 @@ PERIOD = 0.5
 
 @dataclass(frozen=True)
 class FifoQueue:
-    """Draws the weights of flows that share links with one queue for all of them.
+    """Draws the weights of flows that share links with one queue for all of them; a flow keeps its weight.
 
-    A flow keeps its weight. Its logarithm is drawn from a Laplace distribution: most flows get nearly equal shares, and
-    a few get much less or more. It depends on the seed, the two nodes and the period in which the flow begins, so all
-    methods have the same draws, whatever they send.
-
-    ``spread`` is the standard deviation of the logarithm; ``draw`` numbers independent draws: 0 is that of the run.
+    Its logarithm has a Laplace distribution: a few flows get much less or more than the others. It depends on the seed,
+    the two nodes and the period in which the flow begins, so all methods have the same draws. ``spread`` is its
+    standard deviation; ``draw`` numbers independent draws, 0 is that of the run.
     """
 
     seed: int
@@ -152,10 +137,7 @@ class Transport:
         return min(self.connection_limit, window_limit)
 
     def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
-        """A transfer that has its path, with this one-way latency (seconds) and capacity, to itself.
-
-        ``opening`` is the state of the transfer's connection; without connections it changes nothing.
-        """
+        """A transfer alone on a path of this latency (seconds) and capacity, on a connection of state ``opening``."""
         usable = min(self.limit(latency), self.efficiency * bits_per_second)
         if self.tcp is None:
             return Alone(self.latency_factor * latency, usable)
@@ -163,10 +145,7 @@ class Transport:
         return Alone(latency + 2.0 * latency * opening.round_trips, usable, sending)
 
     def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:
-        """A flow's share relative to others, from its path's latency (seconds) and capacities.
-
-        A link that is down stalls the flow anyway and is ignored.
-        """
+        """A flow's share, from its path's latency (seconds) and its capacities; one of 0 is ignored."""
         if self.penalty_bytes is None:
             return 1.0
         penalty = latency + sum(8.0 * self.penalty_bytes / rate for rate in bits_per_second if rate > 0.0)
@@ -189,33 +168,20 @@ def lv08(*, acknowledgements: Literal["none", "shared"] = "none") -> Transport:
     0.996079
     0.954842
     """
-    return Transport(
-        efficiency=0.97 / 1.05 if acknowledgements == "shared" else 0.97,
-        latency_factor=13.01,
-        window=4194304.0,
-        penalty_bytes=20537.0,
-    )
+    efficiency = 0.97 / 1.05 if acknowledgements == "shared" else 0.97
+    return Transport(efficiency=efficiency, latency_factor=13.01, window=4194304.0, penalty_bytes=20537.0)
 
 
 class TcpOptions(Options):
     """How connections begin and grow; for ``kind: tcp`` only."""
 
-    handshake: Handshake = Field(
-        "tls",
-        description="tcp only. Round trips before the first byte: none 0, tcp 1, tls (1.3) 2, tls_0rtt 2 for the first"
-        " connection of two nodes and then 0.",
-    )
-    keep_alive: Seconds = Field(
-        0.0, description="tcp only. How long an idle connection stays open for the next transfer of its client."
-    )
+    handshake: Handshake = Field("tls", description="tcp only. Round trips of set-up: 0, 1, 2, or first 2 and then 0.")
+    keep_alive: Seconds = Field(0.0, description="tcp only. How long an idle connection stays open for its client.")
     packet_bytes: Bytes = Field(
-        1500.0,
-        gt=HEADER_BYTES,
-        le=65535,
-        description="tcp only. Maximum size of an IP packet; 52 bytes of it are headers.",
+        1500.0, gt=HEADER_BYTES, le=65535, description="tcp only. Maximum size of an IP packet, 52 bytes of it headers."
     )
     initial_window: int | None = Field(
-        10, ge=1, le=1000, description="tcp only. Packets in the first round trip of slow start; null: no slow start."
+        10, ge=1, le=1000, description="tcp only. Packets at first; null: no slow start."
     )
 
     def connections(self) -> tuple[Tcp, float]:
@@ -231,29 +197,15 @@ class TransportSpec(TcpOptions):
 
     kind: Literal["fluid", "lv08", "tcp"] = Field(
         "fluid",
-        description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08; tcp:"
-        " connections with set-up, headers and slow start.",
+        description="Plain fluid; TCP as in SimGrid's LV08; or connections with set-up, headers and slow start.",
     )
     acknowledgements: Literal["none", "shared"] = Field(
         "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
     )
-    connection_limit: BitsPerSecond | None = Field(
-        None, gt=0, description="The maximum rate of one transfer, whatever its path; null for no limit."
-    )
-    multicast: bool = Field(
-        False,
-        description="true: parts that several clients are sent at the same instant use each link once, at the rate of"
-        " the slowest client; false: one transfer for each client.",
-    )
-    queue: Literal["fair", "fifo"] = Field(
-        "fair",
-        description="How transfers share a link. fair: max-min, a queue for each; fifo: one queue for all, so shares"
-        " are unequal (drawn).",
-    )
-    timeouts: Timeouts | None = Field(
-        None,
-        description="When a transfer breaks, and how it is repeated; null: transfers wait for as long as it takes.",
-    )
+    connection_limit: BitsPerSecond | None = Field(None, gt=0, description="Of one transfer, on any path; null: none.")
+    multicast: bool = Field(False, description="Equal parts of an instant cross each link once, at the slowest rate.")
+    queue: Literal["fair", "fifo"] = Field("fair", description="Links: max-min fair, or one queue for all (drawn).")
+    timeouts: Timeouts | None = Field(None, description="When a transfer breaks and is repeated; null: it waits.")
 
     @model_validator(mode="after")
     def _options_belong_to_their_kind(self) -> Self:

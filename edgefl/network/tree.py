@@ -94,15 +94,16 @@ class TreeLinks:
             up.pop()
             down.pop()
         # The server is connected to the internet like a client, but its down link leads away from it.
-        ascent = (link if link == 0 else link + 1 for link in up)
-        descent = (1 if link == 0 else link for link in reversed(down))
-        return (*ascent, *descent)
+        ascent = [link if link == 0 else link + 1 for link in up]
+        return (*ascent, *[1 if link == 0 else link for link in reversed(down)])
 
     def client_links(self, clients: int, *, up: bool) -> NDArray[np.int64]:
         return 2 + 2 * self.cells + up + 2 * np.arange(clients)
 
     def _chain(self, node: Node) -> list[int]:
         """The down links between the node and the internet, the node's own first."""
+        if node == SERVER:
+            return [0]
         kind, _, written = str(node).partition("/")
         number = int(written) if _NUMBER.fullmatch(written) else -1
         if kind == "client" and 0 <= number < self.clients:
@@ -110,8 +111,6 @@ class TreeLinks:
             return [own] if self._cell is None else [own, 2 + 2 * self._cell[number]]
         if kind == "cell" and 0 <= number < self.cells:
             return [2 + 2 * number]
-        if node == SERVER:
-            return [0]
         if node == INTERNET:
             return []
         known = [SERVER, INTERNET, *(f"cell/{c}" for c in range(min(self.cells, 1000)))]
@@ -135,8 +134,7 @@ def build_topology(
 ) -> Topology:
     """The links between ``server`` and ``client/0``, ``client/1``, … as a scenario describes them.
 
-    In a star and in cells the clients' own capacities are still 0 here, for
-    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file, a client's link may replace those of the file.
+    Clients' capacities are 0, for :class:`~edgefl.network.client_links.ClientLinks` to set, or the file's.
     """
     for name in dict.fromkeys(link_of_client):
         if name not in links:

@@ -17,6 +17,7 @@ from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_of
 from edgefl.record.events import Event, Listener
 from edgefl.report.quantities import quantity
+from edgefl.report.table import Table, figures, words
 from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
@@ -69,6 +70,27 @@ class SchedulerComparison:
     rounds: int
     schedulers: dict[str, SchedulerFigures]
     left_out: dict[str, str] = field(default_factory=dict)
+
+    def table(self) -> Table:
+        """A row for each scheduler, the one with the shortest rounds first."""
+        order = sorted(self.schedulers, key=lambda name: self.schedulers[name].makespan or math.inf)
+        found = [self.schedulers[name] for name in order]
+        columns = [
+            words("scheduler", order),
+            figures("round", [each.makespan for each in found], "seconds"),
+            figures("× best", [each.ratio_to_optimum for each in found], "number"),
+            figures("energy", [each.joules for each in found], "joules"),
+            figures("even", [each.jain for each in found], "number"),
+            figures("clients", [each.clients_seen for each in found], "fraction"),
+            figures("samples", [each.samples_seen for each in found], "fraction"),
+            figures("rounds to all", [each.rounds_to_cover for each in found], "count"),
+        ]
+        title = [sentence] if (sentence := self.sentence()) else []
+        left_out = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
+        return Table(columns, [*_notes(self), *left_out], title)
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook()
 
     def sentence(self) -> str:
         """The result in one sentence; empty if no scheduler had an update."""
@@ -186,3 +208,19 @@ def jain_index(times: NDArray[np.int64]) -> float | None:
     """
     squares = float((times.astype(np.float64) ** 2).sum())
     return None if squares == 0 else float(times.sum()) ** 2 / (len(times) * squares)
+
+
+def _notes(made: SchedulerComparison) -> list[str]:
+    found = made.schedulers
+    notes = [
+        f"Means over {made.rounds} rounds of {made.method}, seed {made.seed}; nothing was trained. Even: Jain's "
+        "index, 1 if all clients take part equally often; × best: relative to the shortest possible round."
+    ]
+    if blind := [name for name, each in found.items() if each.reads_losses]:
+        notes.append(
+            f"All losses are 0 without training, so what these do with losses is not shown: {', '.join(blind)}."
+        )
+    notes += [
+        f"No bound on the best round: {why}." for why in sorted({e.no_bound for e in found.values() if e.no_bound})
+    ]
+    return notes + [f"{name} ended after {e.rounds} rounds: {e.ended}." for name, e in found.items() if e.ended]

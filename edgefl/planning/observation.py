@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,15 @@ from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_jo
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
+from edgefl.record.figures import QUANTITIES
+from edgefl.report.notices import privacy_words
+from edgefl.report.quantities import limit, quantity
+from edgefl.report.table import Column, Table, figures, words
 from edgefl.simulation.evaluating import FIRST_DISPATCH
 from edgefl.simulation.work import WorkModel, local_seconds
+from edgefl.wording import counted, span
+
+_Place = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,13 @@ class Plan:
     queue_spread: float | None = None
     advice: str | None = None
 
+    def table(self, more: Sequence[str] = ()) -> Table:
+        """A row for each method and device, with the rounds that budgets allow and ``more`` sentences below."""
+        return Table(_columns(self), [*_notes(self), *more])
+
+    def _repr_html_(self) -> str:
+        return self.table().notebook()
+
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 
@@ -146,7 +160,9 @@ class Observation(Listener):
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self._works: dict[WorkKey, Event] = {}
-        self._sizes: dict[tuple[int, int, str], float] = {}
+        # by round, client and direction: the bytes of its first attempts, those that have arrived, and their ratio
+        self._sizes: dict[_Place, float] = {}
+        self._moved: dict[_Place, tuple[float, float]] = {}
         self.spent: defaultdict[tuple[int, int], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.log: list[Event] = []
         self._evaluated: dict[tuple[int, int], float] = {}  # since when, by round and client
@@ -211,18 +227,27 @@ class Observation(Listener):
                 if event.kind == "reception":
                     self._sizes.setdefault(place, event.bytes)
                 if event.kind.startswith("transfer") or event.kind == "reception":
-                    spent[f"done.{event.item}"] += event.bytes / size if (size := self._sizes[place]) else 1.0
+                    self._moves(place, event.bytes, spent)
                     spent["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
                     if event.item in ("up", "down"):
                         spent[f"{event.item}load_seconds"] += event.seconds
-            case "transfer_start":
-                self._sizes.setdefault(place, event.bytes)  # that of the first attempt
+            case "transfer_start" if "first" not in event.facts:  # not sent again
+                later = self._sizes.get(place, 0.0) if place in self._moved else 0.0  # a later stage
+                self._sizes[place] = max(self._sizes.get(place, 0.0), later + event.bytes)
             case "transfer_break":
-                spent[f"done.{event.item}"] -= event.bytes / (self._sizes[place] or 1.0)  # they are sent again
+                self._moves(place, -event.bytes, spent)  # they are sent again
                 spent["breaks"] += 1
                 spent["wait_seconds"] += event.seconds
             case "lost":
                 spent[f"lost.{event.item}"] += 1
+
+    def _moves(self, place: _Place, bytes: float, spent: defaultdict[str, float]) -> None:
+        """Count how much of a phase is done: the bytes that arrived, of those that its transfers have."""
+        moved, before = self._moved.get(place, (0.0, 0.0))
+        size = self._sizes[place]
+        ratio = (moved + bytes) / size if size else before + 1.0
+        spent[f"done.{place[2]}"] += ratio - before
+        self._moved[place] = moved + bytes, ratio
 
 
 def _joules(event: Event, profile: DeviceProfile, bound: Bound) -> float:
@@ -241,3 +266,73 @@ def work_seconds(
     steps = {size: costs.step(alpha, size, level, profile.backend) for size in batches}
     pipeline = costs.method.local.input
     return Range.of(lambda bound: local_seconds(profile, steps, batches, pipeline, bound=bound).training)
+
+
+def _columns(made: Plan) -> list[Column]:
+    rows = [(method, device) for method in made.methods for device in method.devices]
+    devices = [device for _, device in rows]
+    closes = [f"{100 * each.closes:.0f} %" for each in devices]
+    columns = [
+        words("method", [method.label for method, _ in rows]),
+        words("device", [each.device for each in devices]),
+        Column("clients", [f"{each.clients - each.refused}/{each.clients}" for each in devices]),
+        figures("memory", [each.peak_memory_bytes for each in devices], "bytes"),
+        figures("compute", [each.compute_seconds.nominal for each in devices], "seconds"),
+        figures("of it reading", [each.reading_seconds for each in devices], "seconds"),
+        figures("download", [each.download_seconds for each in devices], "seconds"),
+        figures("upload", [each.upload_seconds for each in devices], "seconds"),
+        figures("framework", [each.framework_seconds for each in devices], "seconds"),
+        figures("energy", [None if each.joules is None else each.joules.nominal for each in devices], "joules"),
+        Column("last", closes),
+    ]
+    return [each for each in columns if each.head not in ("of it reading", "framework") or any(each.values)]
+
+
+def _notes(made: Plan) -> list[str]:
+    evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
+    notes = [line for each in made.methods for line in _rounds(each)]
+    counts = {each.rounds for each in made.methods}
+    fewer = min(counts) < made.rounds and any(each.budgets for each in made.methods)
+    shown = f"{span(counts)} of " * fewer
+    notes.append(
+        f"Nothing was trained: means over {shown}{made.rounds} simulated rounds{', those within the budgets' * fewer}, "
+        f"seed {made.seed}. Rows: one whole participation; clients: those with enough memory; last: rounds that wait "
+        "for it. --json has the bounds."
+    )
+    notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
+    if made.queue_spread is not None:
+        notes.append(f"Links are shared unequally, as drawn by seed {made.seed} (spread {made.queue_spread:g}).")
+    return notes + ([f"When this machine trains: {made.advice}."] if made.advice is not None else [])
+
+
+def _rounds(each: MethodPlan) -> Iterator[str]:
+    time = "–" if each.seconds is None else quantity(each.seconds, "seconds")
+    costs = [time, quantity(each.bytes_down + each.bytes_up, "bytes"), quantity(each.joules.nominal, "joules")]
+    parts = [f"a round takes {', '.join(costs)}"]
+    last = {"by the server": each.server_seconds, "evaluation on clients": each.evaluation_seconds}
+    if ends := [f"{quantity(seconds, 'seconds')} {what}" for what, seconds in last.items() if seconds]:
+        parts.append(f"of it {' and '.join(ends)}")
+    if each.aggregated != each.participants:
+        parts.append(f"{each.aggregated:.3g} of {each.participants:.3g} updates are aggregated")
+    parts += [f"limited by {each.holds_back}"] if each.holds_back is not None else []
+    parts += [_reach(budget) for budget in each.budgets if not budget.lasts]
+    if each.budgets and all(budget.lasts for budget in each.budgets):
+        parts.append(f"all budgets last for {each.budgets[0].rounds} rounds")
+    if each.breaks:
+        wait = quantity(each.wait_seconds, "seconds")
+        parts.append(f"{each.breaks:.3g} broken attempts to transfer a round, each with a wait of {wait}")
+    yield f"{each.label}: {'; '.join(parts)}."
+    for text in privacy_words(each.secure_aggregation, each.privacy, each.epsilon):
+        yield f"{each.label}: {text}."
+    if each.in_vain is not None:
+        yield f"{each.label}: {each.in_vain}."
+    for device in each.devices:
+        if device.why is not None:
+            which = f"{device.refused} of {device.clients} {device.device}"
+            yield f"{each.label}: {which} cannot train this: {device.why}."
+
+
+def _reach(budget: BudgetPlan) -> str:
+    """How many rounds a budget allows: ``21 s last for about 54 rounds``."""
+    named = limit(budget.limit, budget.kind) + QUANTITIES[budget.kind].each
+    return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"

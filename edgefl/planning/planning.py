@@ -1,12 +1,15 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from edgefl.errors import UserError
 from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.run import run
 from edgefl.experiment.step_costs import StepCosts
@@ -22,8 +25,9 @@ from edgefl.record.rounds import RoundRow, columns_of
 from edgefl.report import RunResult
 from edgefl.report.timeline.data import Timeline, timeline_of
 from edgefl.report.timeline.usage import Bottleneck, bottleneck_counts, bottlenecks_of
-from edgefl.scenario import Scenario, with_overrides
+from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.methods import ScenarioMethod
+from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.run import Outcome, simulate_run
@@ -143,6 +147,57 @@ def plan(
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
     spread = SPREAD if scenario.network.transport.queue == "fifo" else None
     return Plan(scenario.name, seed, amount, tuple(plans), spread, precision_advice(scenario, "auto"))
+
+
+@dataclass(frozen=True)
+class PlannedSetting:
+    """The plan of a scenario with the values of a ``setting``, by dotted path, and by label why methods are refused.
+
+    Without a plan, all methods are.
+    """
+
+    setting: Mapping[str, Any]
+    plan: Plan | None
+    refused: Mapping[str, str]
+
+
+def plan_settings(
+    scenario: str,
+    changes: Overrides,
+    settings: Sequence[Mapping[str, Any]],
+    *,
+    methods: Sequence[str] | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+) -> Iterator[PlannedSetting]:
+    """Yield :func:`plan` with each setting; UserError at the end if no method can be planned with any of them."""
+    first: UserError | None = None
+    planned = False
+    for setting in settings:
+        texts = [f"{path}={json.dumps(value, default=str)}" for path, value in setting.items()]
+        overrides = [*parse_overrides(changes), *parse_overrides(texts, "--grid")]
+        plans, refused = dict[str, Plan](), dict[str, str]()
+        label = ""  # of all methods
+        try:
+            chosen = load_scenario(scenario, overrides)
+            labels = [chosen.method(each).label for each in methods or [each.label for each in chosen.methods]]
+        except UserError as error:
+            first, refused[label], labels = first or error, _unplaced(error), []
+        for label in labels:
+            try:
+                count = planned_rounds(chosen, len(labels)) if rounds is None else rounds
+                plans[label] = plan(chosen, methods=[label], rounds=count, seed=seed)
+            except UserError as error:
+                first, refused[label] = first or blamed(error, overrides, scenario), _unplaced(error)
+        made = [replace(each, methods=tuple(one.methods[0] for one in plans.values())) for each in plans.values()]
+        planned |= bool(made)
+        yield PlannedSetting(setting, made[0] if made else None, refused)
+    if first is not None and not planned:
+        raise first
+
+
+def _unplaced(error: UserError) -> str:
+    return error.message if error.field is None else f"{error.field}: {error.message}"
 
 
 def _method_plan(

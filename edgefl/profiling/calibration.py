@@ -247,9 +247,8 @@ def profile_data(
     # The log's seconds contain heat and other programs.
     changes = {"jitter": found.compute.sigma, "background_load": Load(low=0, high=0), "thermal": None}
     compute = other.compute.model_copy(update={**changes, "cpu_quota": None})
-    data: dict[str, Any] = other.model_copy(update={"name": name, "compute": compute}).model_dump(
-        mode="json", exclude_none=True
-    )
+    device = other.model_copy(update={"name": name, "compute": compute})
+    data: dict[str, Any] = device.model_dump(mode="json", exclude_none=True)
     scaled = f"{base.name}'s, at {pace:.4g} times its seconds"
     evidence = (
         f"{rounds} measured rounds in {source}: {training.label}, {training.samples} samples, {training.steps} steps; "

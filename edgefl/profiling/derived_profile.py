@@ -84,9 +84,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     )
     # What is derived from an estimate is one.
     kind = "estimated" if evidence.kind == "estimated" else "derived"
-    data["provenance"] = with_evidence(
-        data["provenance"], {"kind": kind, "source": how, "framework": evidence.framework}, how
-    )
+    stated = {"kind": kind, "source": how, "framework": evidence.framework}
+    data["provenance"] = with_evidence(data["provenance"], stated, how)
     validated(DeviceProfile, data)
     return data
 
@@ -153,8 +152,7 @@ def guessed_profile(
             "power.idle": "guessed: a fifth to two thirds of the watts under load, as of ten boards",
         },
     }
-    device = validated(DeviceProfile, data)
-    found = derived_profile(base, device, ratios, GUESS)
+    found = derived_profile(base, validated(DeviceProfile, data), ratios, GUESS)
     found["compute"]["fp32_peak"] = bounds_around(peak, 2)
     evidence = found["provenance"]["evidence"]["compute"]
     evidence |= {"kind": "estimated", "error": GUESS, "source": f"guessed from {text}; {evidence['source']}"}
@@ -189,9 +187,8 @@ def fitted_ratios(times: Sequence[StepTime], like: DeviceProfile) -> tuple[Devic
         "half_rate_pixels": compute.half_rate_pixels if value(compute.half_rate_pixels) else SCARCE_PIXELS,
     }
     wider = [2.0 if loops[name] != getattr(compute, name) else 1.0 for name in loops]
-    base = like.model_copy(
-        update={"compute": compute.model_copy(update={**loops, "fp32_peak": 1e18, "measured_steps": ()})}
-    )
+    scaled = compute.model_copy(update={**loops, "fp32_peak": 1e18, "measured_steps": ()})
+    base = like.model_copy(update={"compute": scaled})
     spreads = np.array(SPREADS) * [1, 1, 1, *wider, 1]
     measured = np.log([time.seconds for time in times])
 

@@ -166,17 +166,14 @@ class Measurement(Options):
     def observations(self) -> tuple[list[Step], list[Step]]:
         """Whole steps, and chains of layers."""
         known = main.cases()
-        runs: dict[str, Step] = {
-            name: (operators_of(known[name]), timing.seconds) for name, timing in self.cases.items()
-        }
+        runs: dict[str, Step] = {name: (operators_of(known[name]), each.seconds) for name, each in self.cases.items()}
         steps = [run for name, run in runs.items() if name.startswith(STEP)]
         return steps, [run for name, run in runs.items() if not name.startswith(STEP)]
 
 
 def is_measurement(file: Path) -> bool:
     """True if the file is one of the measuring script (JSON) rather than a table."""
-    content = read_bytes(file)
-    return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
+    return read_bytes(file).lstrip().startswith(b"{") or file.suffix.lower() == ".json"
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:

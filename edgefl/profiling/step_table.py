@@ -36,16 +36,8 @@ TIMES = {
 """Columns of times: the factor to seconds, and what is trained."""
 REQUIRED = ("model", "batch")
 """A column of a library replaces ``model``."""
-OPTIONAL = {
-    "method": "fedavg",
-    "shape": "3x32x32",
-    "classes": "10",
-    "alpha": "",
-    "settings": "",
-    "head": "",
-    "family": "",
-    **dict.fromkeys(LIBRARIES, ""),
-}
+OPTIONAL = {"method": "fedavg", "shape": "3x32x32", "classes": "10"}
+OPTIONAL |= dict.fromkeys(("alpha", "settings", "head", "family", *LIBRARIES), "")
 SAME = {"image": "shape"}
 """Other names of columns."""
 EMPTY = ("", "nan", "n/a", "na", "none", "null", "-")
@@ -109,15 +101,10 @@ def read_step_table(
 
     With ``skip``, rows with a mistake are left out like those of models that cannot be counted.
 
-    Columns: ``model`` (a name of edgefl's, or a mapping as in a scenario) and ``batch``. ``timm_name``,
-    ``torchvision_name`` or ``python`` (``FILE:NAME``) names the model of a library; ``model`` is then its title. Times
-    are in ``seconds`` or ``milliseconds``, with ``_per_step`` if you like; with ``_all`` and ``_head``, all parameters
-    are trained, or those whose names ``head`` lists. A time that is empty or ``nan`` was not measured. Optional:
-    ``method`` (fedavg), ``shape`` or ``image`` (3x32x32), ``classes`` (10), ``alpha`` (all blocks), ``settings``
-    (``PATH=VALUE`` as for ``--set``, separated by semicolons; ``training.local.input={seconds: 1 ms}`` if the time
-    contains reading) and ``family`` (by default from the model's title).
-    Other columns are ignored, unless their name is similar to one of these. Columns may be separated by semicolons or
-    tabs; numbers may then have a decimal comma.
+    Columns are :data:`REQUIRED`, one or two of :data:`TIMES`, and :data:`OPTIONAL`; others are ignored, unless their
+    name is similar to one of these. ``head`` lists the parameters that times of the head train; ``settings`` are
+    ``PATH=VALUE`` as for ``--set``, separated by semicolons, with ``training.local.input`` if times contain reading.
+    Columns may be separated by semicolons or tabs; numbers may then have a decimal comma.
     """
     rows, columns, ignored = _rows(file)
     steps = _Steps(file, backend)

@@ -137,8 +137,7 @@ def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
             "similar profile to fewer"
         )
     compute = like.compute
-    alone = [time.without_waiting(like) for time in times]
-    steps = [(time.operators, time.seconds) for time in alone]
+    steps = [(time.operators, time.without_waiting(like).seconds) for time in times]
     overheads = {name: value(getattr(compute, name)) for name in ("operator_overhead", "step_overhead")}
     if like.backend == "cuda":
         peak, bandwidth = value(compute.fp32_peak), value(compute.memory_bandwidth)
@@ -198,8 +197,7 @@ def _state(
 ) -> None:
     """Write the name, the stack and the evidence of a fit into a profile's data, and check them."""
     data["name"], data["stack"] = name, framework
-    known = None if error is None else rounded(error)
-    evidence = {"kind": "fitted", **facts, "framework": framework, "error": known}
+    evidence = {"kind": "fitted", **facts, "framework": framework, "error": None if error is None else rounded(error)}
     data["provenance"] = with_evidence(data["provenance"], evidence, how) | {
         "sources": [*like.provenance.sources, facts["source"]],
         "date": datetime.date.today().isoformat(),

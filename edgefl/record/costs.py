@@ -25,9 +25,8 @@ StepKey = tuple[int, int, int, Backend]
 class StepRow(Options):
     """The cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
 
-    See :class:`~edgefl.cost.measure.StepCost` for the figures. ``level`` is the client's capacity level: the index in
-    the method's list of levels, 0 for the first and for methods without levels; ``backend`` that of its device, ``cpu``
-    if others execute the same operators.
+    See :class:`~edgefl.cost.measure.StepCost`. ``level`` is the index in the method's list of levels, 0 for methods
+    without levels; ``backend`` the device's, ``cpu`` if others execute the same operators.
     """
 
     alpha: int

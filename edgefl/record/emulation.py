@@ -12,10 +12,7 @@ from edgefl.validation import validated
 
 
 class WireBytes(Options):
-    """What the network interfaces of the clients carried, without the headers of packets, from their counters.
-
-    ``down`` are the bytes to the clients, ``up`` those from them, also those that TCP sent again.
-    """
+    """Bytes to (``down``) and from clients by their interfaces' counters, without headers, with those sent again."""
 
     down: int
     up: int

@@ -1,8 +1,4 @@
-"""The event log: one row for each event, in the order of events.
-
-Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks the rows against the
-laws that every run obeys.
-"""
+"""The event log, one row for each event, in order: every figure of edgefl is a sum over these rows."""
 
 import json
 import math
@@ -42,9 +38,7 @@ class Event(NamedTuple):
     group: Annotated[int, Column(I32, "", "of local training: the kind of device, from 0; -1 for none")] = ABSENT
     alpha: Annotated[int, Column(I32, "", "of local training: the number of blocks received; -1 for none")] = ABSENT
     images: Annotated[int, Column(I32, "", "of local training: the client's number of images; -1 for none")] = ABSENT
-    item: Annotated[str, Column(_WORD, "", "what was sent, decided or reached, or the device that trains, by name")] = (
-        ""
-    )
+    item: Annotated[str, Column(_WORD, "", "what was sent, decided or reached, or the device that trains")] = ""
     flow: Annotated[int, Column(I64, "", "number of the transfer; -1 for none")] = ABSENT
     source: Annotated[str, Column(_WORD, "", "node of the topology")] = ""
     target: Annotated[str, Column(_WORD, "", "node of the topology")] = ""
@@ -61,10 +55,7 @@ class Event(NamedTuple):
 
     @property
     def work(self) -> WorkKey:
-        """The identity of local training: rows with equal keys are equal work.
-
-        The key is the group, alpha, the images or the number, and the local steps if the server chose them (else 0).
-        """
+        """The identity of work: group, alpha, images or number, and local steps that the server chose (else 0)."""
         facts = self.facts
         number = facts.get("work", ABSENT) if self.images == ABSENT else self.images
         return self.group, self.alpha, number, facts.get("steps", 0)
@@ -204,11 +195,7 @@ class EventLog:
         value: float = 0.0,
         detail: str = "",
     ) -> None:
-        """Append one row; see :class:`Event` for the columns.
-
-        ``round`` is the exception: here it counts from 0, as in the simulation, and equals the version of the model
-        that clients train from.
-        """
+        """Append one row of :class:`Event`; ``round`` counts from 0 here, and equals the version of the model."""
         rows, number = self._rows, round + 1
         self.rounds += kind == "round_end"
         # Create the tuple directly, without the extra call of a named tuple's constructor.

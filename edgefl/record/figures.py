@@ -1,7 +1,7 @@
 """The figures of a run: each cost, count and share is declared here, once, in :data:`QUANTITIES`.
 
-A run charges amounts to quantities. A quantity is a column of ``rounds.parquet``, a key of ``summary.json`` and of
-JSON output, a row of ``--details``, and, if its declaration says so, an x-axis and a budget. A *derived* figure is a
+A run charges amounts to quantities. A quantity is a column of ``rounds.parquet``, a key of ``summary.json`` and of JSON
+output, a row of ``--details``, and, if its declaration says so, an x-axis and a budget. A *derived* figure is a
 function of other totals, and has no column.
 """
 

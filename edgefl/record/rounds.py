@@ -13,10 +13,7 @@ from edgefl.record.kinds import F64, I32, I64, Column, schema_of
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """One round in the results; amounts are those of this round only.
-
-    A figure that is not known, or a metric of a model that was not evaluated, is NaN.
-    """
+    """One round in the results, with its own amounts; what is not known, or not evaluated, is NaN."""
 
     round: Annotated[int, Column(I32, "", "the round, from 1")]
     seconds: Annotated[float, Column(F64, "s", "virtual time at the round's end")]

@@ -71,15 +71,11 @@ class Figures(_Part):
 
 
 class TargetResult(_Part):
-    """When a value of the metric was first reached, and what had been spent by then; ``None`` if it never was.
-
-    ``accuracy`` is the value if the metric is the accuracy.
-    """
+    """When a value of the metric (``accuracy``: if it is that) was first reached, and what was spent by then."""
 
     accuracy: float | None = None
     metric: str
     value: float
-
     reached: bool
     seconds: float | None = None
     bytes: int | None = None
@@ -98,10 +94,7 @@ class BudgetResult(_Part):
 
 
 class ClientResult(_Part):
-    """The metric on each client's own test data: mean over clients, mean of the worst tenth, and over all samples.
-
-    ``kind`` is how each client personalised the model before, ``None`` if it did not.
-    """
+    """The metric on each client's own test data, after the personalisation ``kind``, if there is one."""
 
     kind: str | None = None
     mean: float
@@ -110,10 +103,7 @@ class ClientResult(_Part):
 
 
 class BatteryUse(_Part):
-    """The batteries of one kind of device: of so many clients, those that ran empty, and the least part left.
-
-    ``client`` is the one that ran empty first, after ``seconds``; if none did, the one with the least part left.
-    """
+    """Batteries of a kind of device: those that ran empty, ``client`` first, and the least part left."""
 
     clients: int
     empty: int
@@ -123,10 +113,7 @@ class BatteryUse(_Part):
 
 
 class Absent(_Part):
-    """Clients that never took part: those that no selection found available, and those that none chose.
-
-    The latter are counted if so many were selected that chance leaves nobody out.
-    """
+    """Clients that never took part: never available, or never chosen, if chance leaves nobody out."""
 
     away: int
     unselected: int

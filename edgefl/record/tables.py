@@ -58,10 +58,7 @@ class _EventFile(Listener):
 
 @contextmanager
 def event_file(path: Path) -> Iterator[Listener]:
-    """A listener that writes the events of a run to a Parquet file.
-
-    The file gets its name when it is complete. An error leaves no file; resuming computes its rows again.
-    """
+    """A listener that writes a run's events to a Parquet file, which gets its name when it is complete."""
     with writing(path) as file:
         writer = pq.ParquetWriter(file, EVENTS, **AS_WRITTEN)
         try:
@@ -74,10 +71,15 @@ def event_file(path: Path) -> Iterator[Listener]:
             writer.is_open = False  # else it closes, and so writes, when it is garbage-collected
 
 
-def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
-    """Write one run's rounds; NaN becomes null."""
+def rounds_table(rows: Sequence[RoundRow]) -> pa.Table:
+    """One run's rounds; NaN becomes null."""
     own = [QUANTITIES[name].column for name in (rows[0].amounts if rows else ()) if name not in ROUNDS.names]
-    write_parquet(_of_rows(rows, pa.schema([*ROUNDS, *own])), path, **AS_WRITTEN)
+    return _of_rows(rows, pa.schema([*ROUNDS, *own]))
+
+
+def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
+    """Write one run's rounds."""
+    write_parquet(rounds_table(rows), path, **AS_WRITTEN)
 
 
 def write_clients(rows: Sequence[ClientRow], path: Path) -> None:
@@ -121,10 +123,7 @@ def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Itera
 
 
 def read_settings(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table.
-
-    Its columns are the job's folder, the values that the sweep varied by path, the method, and figures.
-    """
+    """The setting of each job of a ``sweep.parquet``: its columns up to the method, by path, in order."""
     try:
         table = pq.read_table(file)
         names = table.column_names[: table.column_names.index("method")]

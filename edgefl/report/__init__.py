@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgefl.report.comparison import comparison
 from edgefl.report.figure_file import drawn
 from edgefl.report.glance import glance, verdict
-from edgefl.report.html import render
 from edgefl.report.pictures import accuracy_figure, write_pictures
 from edgefl.report.rows import comparison_rows, none_completed_a_round
 from edgefl.report.run_result import RunResult as FinishedRun
@@ -16,7 +16,15 @@ from edgefl.report.run_result import RunResult as FinishedRun
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["RunResult", "comparison", "comparison_rows", "none_completed_a_round", "verdict", "write_pictures"]
+__all__ = [
+    "RunResult",
+    "RunResults",
+    "comparison",
+    "comparison_rows",
+    "none_completed_a_round",
+    "verdict",
+    "write_pictures",
+]
 
 
 class RunResult(FinishedRun):
@@ -39,8 +47,18 @@ class RunResult(FinishedRun):
         return accuracy_figure([self], over or ("time", "traffic"), methods)
 
     def _repr_html_(self) -> str:
-        return render("comparison.html.jinja", table=glance(self))
+        picture = b64encode(self._repr_png_() or b"").decode()
+        return glance(self).notebook(picture)
 
     def _repr_png_(self) -> bytes | None:
         """The picture, where a notebook is shown without HTML; ``None`` if nothing was trained."""
         return drawn(self.plot(), "png") if self.trained else None
+
+
+class RunResults(tuple[FinishedRun, ...]):
+    """Several runs, such as those of a sweep; a notebook shows their comparison."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return comparison(*self).notebook()

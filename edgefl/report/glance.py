@@ -126,6 +126,7 @@ def headline(run: RunResult) -> str:
     where = "measured time" if measured_sentences(run) else "virtual time"
     parts = [run.name, run.option("data.name"), who, *attack(run), ", ".join(run.option("network.links") or ())]
     parts += [counted(len(run.seeds), "seed"), where if run.trained else f"{where}, nothing trained"]
+    parts += [run.unfinished[0]] if run.unfinished else []
     return " · ".join(filter(None, parts))
 
 

@@ -24,7 +24,13 @@ LEAST_SAVED = 0.25
 
 def notices(run: RunResult) -> list[str]:
     """At most one line for each, of the methods that are compared."""
-    lines = [*_privacy(run), _batteries(run), _absent(run), _no_gain(run) if run.trained else ""]
+    lines = [
+        run.unfinished[1] if run.unfinished else "",
+        *_privacy(run),
+        _batteries(run),
+        _absent(run),
+        _no_gain(run) if run.trained else "",
+    ]
     return [f"{line}." for line in lines if line]
 
 

@@ -194,9 +194,7 @@ def _draw_exhausted(
         if other not in others or not found or any(curve.spent[other][-1] < amount for curve in found):
             continue
         drawn = mean_curve(found, kind, _POINTS)
-        where = min(
-            drawn.axis[-1], np.mean([np.interp(amount, curve.spent[other], curve.spent[kind]) for curve in found])
-        )
+        where = min(drawn.axis[-1], np.mean([np.interp(amount, each.spent[other], each.spent[kind]) for each in found]))
         height = np.interp(where, drawn.axis, drawn.mean)
         ax.plot(where / scale, height, color=colour, zorder=5, **cross)
         name = f"{limit(amount, other)} spent"

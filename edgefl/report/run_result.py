@@ -51,10 +51,12 @@ class RunResult:
         summary: the contents of ``summary.json``.
         results: the same, typed: for each method's label one :class:`SeedResult` per seed.
         scenario: the contents of the fully resolved ``scenario.yaml``.
+        unfinished: of a run in progress or interrupted, how much of it there is, in brief and as a sentence.
         setting: of a sweep's or a replay's result, the value of each path that it set.
     """
 
     setting: dict[str, Any] | None = None
+    unfinished: tuple[str, str] | None = None
 
     def __init__(self, path: str | Path) -> None:
         self.path = self.given = user_path(path, argument="path")
@@ -206,5 +208,4 @@ class RunResult:
         return pa.concat_tables(tables, promote_options="permissive")
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        return escape(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
+        return escape(f"{type(self).__name__}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")

@@ -69,9 +69,8 @@ def _measures(run: RunResult) -> list[_Measure]:
                 found.append(_Measure(f"{q.head} to {to}", q.unit, f"{q.name}_{key}", cost))
         for n, budget in enumerate(seed.budgets):
             head, key = f"{metric.word} within {limit(budget.limit, budget.kind)}", f"metric_within_{budget.kind}"
-            found.append(
-                _Measure(head, metric.dimension, key, partial(lambda n, seed: seed.budgets[n].metric, n), cost=False)
-            )
+            within = partial(lambda n, seed: seed.budgets[n].metric, n)
+            found.append(_Measure(head, metric.dimension, key, within, cost=False))
     return found
 
 

@@ -128,6 +128,12 @@ class Table:
         parts.append("\n".join(_filled(escape(line), width) for line in self.notes))
         return "\n\n".join([part for part in parts if part] + [table.text(width) for table in self.more])
 
+    def notebook(self, picture: str = "") -> str:
+        """The table as HTML, with a PNG in base64 below."""
+        from edgefl.report.html import render
+
+        return render("comparison.html.jinja", table=self, picture=picture)
+
     def _blocks(self, width: int) -> str:
         columns, names = self.columns, self.names
         groups: Sequence[str] = ()

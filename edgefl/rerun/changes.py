@@ -155,8 +155,7 @@ def at_bound(profile: DeviceProfile, bound: Bound) -> DeviceProfile:
     >>> [value(at_bound(profile, bound).compute.fp32_achievable) / 1e9 for bound in ("low", "nominal", "high")]
     [36.29, 20.16, 11.2]
     """
-    changed = {"compute": _fixed(profile.compute, bound), "power": _fixed(profile.power, bound)}
-    return profile.model_copy(update=changed)
+    return profile.model_copy(update={name: _fixed(getattr(profile, name), bound) for name in ("compute", "power")})
 
 
 def _fixed(part: ProfilePart, bound: Bound) -> ProfilePart:

@@ -157,8 +157,7 @@ class FinishedRun:
             world = replace(world, links=client_links_of(scenario, world.fleet, seed))
         own, world = world_for(scenario or self.scenario, world, costs.method)
         learner = self.learner(label, recording) if recording.evaluations else NeutralLearner()
-        method = self.scenario.method(label)
-        setup = setup_of(own, method, world, costs, learner=learner, trains=False, listeners=())
+        setup = setup_of(own, self.scenario.method(label), world, costs, learner=learner, trains=False, listeners=())
         return replace(setup, stop="rounds")
 
 

@@ -23,14 +23,7 @@ from edgefl.record.costs import StepKey, read_costs
 from edgefl.record.figures import COSTS
 from edgefl.record.metric import Metric
 from edgefl.report.quantities import quantity
-from edgefl.rerun.changes import (
-    battery_joules,
-    varied,
-    with_bandwidth,
-    with_batteries,
-    with_larger_model,
-    with_slower_devices,
-)
+from edgefl.rerun import changes
 from edgefl.rerun.finished_run import FinishedRun, timed_decision
 from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.sections import values_of
@@ -40,6 +33,8 @@ from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.units import UNITS
 from edgefl.wording import listed
+
+_LIMITS = (*COSTS, "grams", "euros")
 
 Name = str
 """``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
@@ -58,10 +53,10 @@ class Question(NamedTuple):
 
 
 QUESTIONS: dict[Name, Question] = {
-    "bandwidth": Question("least bandwidth", with_bandwidth, 1e3, 1e-3),
-    "devices": Question("slowest devices", with_slower_devices),
-    "battery": Question("smallest batteries", with_batteries, 1e6, 1e-6),
-    "model": Question("largest model", with_larger_model),
+    "bandwidth": Question("least bandwidth", changes.with_bandwidth, 1e3, 1e-3),
+    "devices": Question("slowest devices", changes.with_slower_devices),
+    "battery": Question("smallest batteries", changes.with_batteries, 1e6, 1e-6),
+    "model": Question("largest model", changes.with_larger_model),
 }
 """The capacity of every link; the seconds of local training; the capacity of batteries; the model's bytes and FLOPs."""
 
@@ -86,11 +81,11 @@ def parse_condition(text: str, scenario: Scenario) -> Condition:
     (0.9, {'seconds': 60.0, 'bytes': 2000000000.0})
     """
     try:
-        smoothed, changes = _changes(text, scenario)
-        chosen = with_overrides(scenario, changes, run_code=False)
+        smoothed, asked = _changes(text, scenario)
+        chosen = with_overrides(scenario, asked, run_code=False)
     except UserError as error:
         raise UserError(error.message, file=f"--for '{text}'") from None
-    limits = {kind: limit for kind in COSTS if (limit := getattr(chosen.budgets, kind)) is not None}
+    limits = {kind: limit for kind in _LIMITS if (limit := getattr(chosen.budgets, kind)) is not None}
     (value,) = values_of(chosen.targets)
     return Condition(scenario.task.measured, value, smoothed, limits)
 
@@ -115,9 +110,11 @@ def _changes(text: str, scenario: Scenario) -> tuple[bool, dict[str, Any]]:
 
 def _kind_of(quantity: str) -> str:
     unit = re.split(r"[\d\s.]", quantity.strip())[-1]
-    kind = next((each for each in COSTS if unit in UNITS[each]), None)
+    kind = next((each for each in _LIMITS if unit in UNITS[each]), None)
     if kind is None:
-        raise UserError(f"expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '{quantity}'")
+        raise UserError(
+            f"expected seconds, bytes, joules, grams or euros with a unit, such as '1h' or '500 MB', found '{quantity}'"
+        )
     return kind
 
 
@@ -151,7 +148,7 @@ def ask(
     run.inputs(run.scenario)
     wanted = parse_condition(condition, run.scenario)
     for each in vary:
-        varied(run.scenario, each, 1.0)  # refuses a path without capacities
+        changes.varied(run.scenario, each, 1.0)  # refuses a path without capacities
     rows = read_costs(run.paths.costs)
     found = []
     for left, label in zip(reversed(range(len(run.labels))), run.labels, strict=True):
@@ -175,7 +172,7 @@ class _Replayed:
 
     def setup(self, seed: int, name: Name = "", factor: float = 1.0) -> Setup:
         """The setup of one seed, with one part of its world multiplied by a factor."""
-        there = varied(self.run.scenario, name, factor) if "." in name else None
+        there = changes.varied(self.run.scenario, name, factor) if "." in name else None
         setup = self.run.setup(self.label, seed, self.recordings[seed], there)
         if name not in QUESTIONS:
             return setup
@@ -233,7 +230,7 @@ class _Replayed:
         profiles, links = setup.fleet.profiles, np.array(setup.fleet.link_names())
         match name.split("."):
             case ["battery"]:
-                return {"joules": battery_joules(setup)}
+                return {"joules": changes.battery_joules(setup)}
             case ["model"]:
                 return {"bytes": float(setup.sizes.model_bytes), "flops": largest.training_flops}
             case ["devices"]:
@@ -243,7 +240,7 @@ class _Replayed:
                 slowest = int(np.argmax(seconds))
                 return {"device": profiles[slowest].name, "step_seconds": float(seconds[slowest])}
             case ["network", "topology", _, *ways]:
-                server = varied(self.run.scenario, name, factor).network.topology.server
+                server = changes.varied(self.run.scenario, name, factor).network.topology.server
                 return {way: getattr(server, way) for way in ways or DIRECTIONS}
             case [_, _, link, *ways]:
                 mine = links == link
@@ -270,7 +267,8 @@ def _of_method(
     worst_first = sorted(reached, key=lambda seed: -reached[seed]["seconds"])
     timed = timed_decision(replayed.recordings.values())
     answers = {name: replayed.answer(name, worst_first) for name in asked if timed is None or name == "battery"}
-    most = {kind: max(each[kind] for each in reached.values()) for kind in COSTS}
+    kinds = {*COSTS, *condition.limits}
+    most = {kind: max(each[kind] for each in reached.values()) for kind in _LIMITS if kind in kinds}
     return {**found, "spent": most, "needs_training": timed, "answers": answers}
 
 

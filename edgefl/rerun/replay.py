@@ -98,8 +98,7 @@ class Replay:
             label, seed = place
             costs = self._run.costs[label]
             one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
-            recording = self._recordings[place]
-            return one.replayed(self._run.learner(label, recording)), sorted(costs.used)
+            return one.replayed(self._run.learner(label, self._recordings[place])), sorted(costs.used)
 
         found = {place: replayed(place) for place in self._recordings}
         if not any(entry.rounds for entry, _ in found.values()):

@@ -190,8 +190,7 @@ def resolve(scenario: Options) -> dict[str, Any]:
 
     It is read back as an equal scenario without any other file of edgefl.
     """
-    data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
-    return data
+    return scenario.model_dump(mode="json", by_alias=True)
 
 
 def _refuse_not_finite(data: Any, path: tuple[str, ...] = ()) -> None:

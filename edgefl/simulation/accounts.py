@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 import simpy
 from pydantic import Field
@@ -24,15 +23,11 @@ class BudgetSpec(Options, allow_inf_nan=False):
     {'seconds': 120.0, 'bytes': 1000000000.0}
     """
 
-    seconds: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="virtual seconds")
-    bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
-        default=None, description="bytes of all clients together, down and up"
-    )
-    client_bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
-        default=None, description="bytes that any one client receives and sends"
-    )
-    flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients")
-    joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
+    seconds: Seconds | None = Field(None, gt=0, description="virtual seconds")
+    bytes: TrafficBytes | None = Field(None, gt=0, description="bytes of all clients, down and up")
+    client_bytes: TrafficBytes | None = Field(None, gt=0, description="bytes that any one client receives and sends")
+    flops: Flops | None = Field(None, gt=0, description="FLOPs of all clients")
+    joules: Joules | None = Field(None, gt=0, description="joules drawn by all clients")
 
     def limits(self) -> dict[str, float]:
         return {kind: limit for kind in type(self).model_fields if (limit := getattr(self, kind)) is not None}
@@ -87,10 +82,7 @@ class Limits:
 
 
 class Accounts:
-    """Updates the totals and the charges of the batteries, and ends the run when a budget is exhausted.
-
-    ``stopped`` triggers, with the reason as its value, when the run is to end; ``goes_on``: not at a budget.
-    """
+    """Totals, batteries and budgets; ``stopped`` triggers with the reason, unless ``goes_on``, also at a budget."""
 
     def __init__(
         self, env: simpy.Environment, log: EventLog, fleet: FleetAssignment, seed: int, limits: Limits, *, goes_on: bool

@@ -51,11 +51,10 @@ class Clock(simpy.Environment):
         return process
 
     def alarm(self, delay: float, *, last: bool = False) -> simpy.Event:
-        """An event ``delay`` seconds from now, after everything else that happens at that instant.
+        """An event ``delay`` seconds from now, after everything else of that instant.
 
-        Rounding does not decide what belongs to the instant: events up to :func:`~edgefl.units.slack` later do, and
-        the alarm rings after the last of them. Alarms of one instant ring in the order in which they were set, those
-        that are ``last`` after all others.
+        Events up to :func:`~edgefl.units.slack` later belong to the instant. Alarms of one instant ring in the order in
+        which they were set, those that are ``last`` after all others.
         """
         bell = self.event()
         bell._ok, bell._value = True, None
@@ -67,7 +66,7 @@ class Clock(simpy.Environment):
         return min(super().peek(), self._instant)
 
     def step(self) -> None:
-        if not self._until < super().peek():
+        if self._until == math.inf or not self._until < super().peek():
             super().step()
             return
         while self._alarms and self._alarms[0][0] <= self._until:
@@ -86,11 +85,7 @@ class Clock(simpy.Environment):
             self._until = self._instant + slack(self._instant)
 
     def run_until(self, stop: simpy.Event) -> Any:
-        """Process events until ``stop`` is processed; return its value, or ``None`` if no events are left before that.
-
-        Raises:
-            Exception: what a callback or a process raised.
-        """
+        """Process events until ``stop`` is, and return its value; ``None`` if none are left before that."""
         assert stop.callbacks is not None
         stop.callbacks.append(StopSimulation.callback)
         try:

@@ -24,9 +24,7 @@ from edgefl.validation import as_validator
 class MeasuredCost(Options):
     """The operators of the method's step, on each device's roofline."""
 
-    kind: Literal["measured"] = Field(
-        default="measured", description="measured: the method's executed graph on the device's roofline"
-    )
+    kind: Literal["measured"] = Field("measured", description="measured: the method's executed graph on the roofline")
 
 
 class PaperCost(Options):
@@ -76,7 +74,7 @@ class SecondsCost(Options, allow_inf_nan=False):
         min_length=1, description="the range of each method, by its label or by its name; a single quantity is constant"
     )
     redraw: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_rounds)] = Field(
-        default=None, description="when seconds are redrawn, '10 rounds'; null: never"
+        None, description="when seconds are redrawn, '10 rounds'; null: never"
     )
 
     def range_of(self, names: Sequence[str]) -> SecondsRange | None:
@@ -116,15 +114,10 @@ FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 
 
 
 class RoundOverhead(Options):
-    """What a participation takes in addition to its transfers and its training, before it trains and before it sends.
-
-    The client is idle in this time, and its radio sleeps.
-    """
+    """What a participation takes besides transfers and training; the client is idle, and its radio sleeps."""
 
     start: ShortSeconds = Field(0.0, description="to start a process and to load its data, on a core of speed 1")
-    first: ShortSeconds = Field(
-        default=0.0, description="the same once, in a client's first participation, such as the start of CUDA"
-    )
+    first: ShortSeconds = Field(0.0, description="the same, once for a client, such as the start of CUDA")
     wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
     per_megabyte: Seconds = Field(0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1")
 

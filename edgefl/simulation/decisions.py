@@ -36,9 +36,8 @@ class Pick(NamedTuple):
 class Decisions:
     """Calls the run's selector and block scheduler, and logs their answers.
 
-    ``asked`` are the clients that the last pick asked for losses, with the number of images of each; ``waits_since`` is
-    the time since which no cohort could be picked, None if the last pick had one. With ``shortens`` clients may do less
-    than their local work.
+    ``asked`` are the clients that the last pick asked for losses, with the number of images of each; ``waits_since``:
+    since when no cohort could be picked, or None. With ``shortens`` clients may do less than their local work.
     """
 
     def __init__(self, world: World, *, may_ask: bool = False, shortens: bool = False) -> None:
@@ -54,8 +53,7 @@ class Decisions:
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
         """``size`` of the available clients, or all if there are fewer; none, and no row, if no client is available.
 
-        ``number`` counts the run's picks from 0. ``available`` are the clients that could take part according to the
-        protocol, ascending; absent devices are removed.
+        ``number`` counts picks from 0; ``available`` are those that the protocol could use, ascending.
         """
         setup = self._world.setup
         self.asked, self._losses = {}, {}
@@ -65,11 +63,12 @@ class Decisions:
             return self._waits([])
         self.last_pick = Pick(self._world.env.now, available)
         self._world.seen[available] = True
+        now, attendance = self._world.env.now, self._world.presence.attendance
         facts = setup.facts._replace(
             foreseen=partial(self._of_round, round),
             data_sizes=setup.samples.copy(),
-            now=self._world.env.now,
-            availability=self._share,
+            now=now,
+            availability=lambda clients, begin, end: attendance.share(clients, now + begin, now + end),
             charge=partial(self._charge, round),
         )
         if self._may_ask and setup.selector.asks():
@@ -83,10 +82,6 @@ class Decisions:
         elif cohort:
             self.chose(round, cohort)
         return self._waits(cohort)
-
-    def _share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
-        now = self._world.env.now
-        return self._world.presence.attendance.share(clients, now + begin, now + end)
 
     def _waits(self, cohort: list[int]) -> list[int]:
         if cohort:
@@ -108,10 +103,7 @@ class Decisions:
         )
 
     def _least_seconds(self, round: int, client: int) -> float:
-        """Predicted seconds of a participation that receives one block and, if its work may be shortened, has none.
-
-        0 over a link that is down now.
-        """
+        """Predicted seconds of a participation with one block, without work if that may shrink; 0 over a dead link."""
         alpha = None if self._world.setup.scheduler is None else 1
         seconds = sum(self._foreseen(client, round, alpha, work=not self._shortens))
         return seconds if math.isfinite(seconds) else 0.0
@@ -157,10 +149,7 @@ class Decisions:
             return np.array(checked_cohort(candidates, self.everyone, setup.clients), np.int64)
 
     def next_arrival(self) -> float:
-        """Seconds until an absent client that may be picked becomes available; infinite if none does.
-
-        Also infinite once all traces have repeated while none of those who came could be picked.
-        """
+        """Seconds until an absent client that may be picked is available; infinite if none, or in vain for a period."""
         presence, among = self._world.presence, self._candidates
         if math.isfinite(presence.next_recovery(among)):
             self.waits_since = None
@@ -249,19 +238,15 @@ class Decisions:
         if setup.method.objective.trains_last:
             for client, each, download in zip(cohort, predicted, foreseen.download.tolist(), strict=True):
                 steps, share, received = plans[client].steps, finish.part(each, time), world.bytes_of(client, round)[0]
-                plans[client] = Plan(
-                    steps, self._trained_blocks(client, steps, share, time - download, received=received)
-                )
+                blocks = self._trained_blocks(client, steps, share, time - download, received=received)
+                plans[client] = Plan(steps, blocks)
             facts["blocks"] = {str(client): plan.blocks for client, plan in sorted(plans.items())}
         reads = frozenset({"foreseen"})
         world.decided(round, "local work", reads, seconds=time, drop_late=finish.drop_late, **facts)
         return time, plans
 
     def _trained_blocks(self, client: int, steps: int | None, share: float, left: float, *, received: int) -> int:
-        """The number of last blocks to train: by the client's share of the model, or by the seconds after its download.
-
-        The fewest are those that have parameters.
-        """
+        """The number of last blocks to train, by share or by the time left; the fewest have parameters."""
         world, setup = self._world, self._world.setup
         blocks = setup.sizes.blocks
         fewest = next(count for count in range(1, blocks + 1) if setup.sizes.last(count).model_bytes)

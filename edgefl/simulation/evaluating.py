@@ -67,9 +67,8 @@ class Evaluator(Participation):
 class Evaluating:
     """The end of each round of a run: the server aggregates and evaluates, then clients evaluate, as in Flower.
 
-    The server's seconds are those of its device, if the scenario names one. Clients that evaluate are drawn from those
-    that are available then; the round waits for all of them that stay. Where cells average, each cell receives the
-    model once and forwards it.
+    The server takes its device's seconds, if it has one. Clients are drawn from those available then; the round waits
+    for all that stay. Where cells average, each receives the model once and forwards it.
     """
 
     world: World

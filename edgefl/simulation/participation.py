@@ -24,11 +24,7 @@ Life = Generator[simpy.Event, object, None]
 
 
 class Participation:
-    """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
-
-    Its life is a generator, a process of the world that waits at each ``yield``. What ends the participation closes the
-    generator, so nothing after a wait happens.
-    """
+    """A client of the cohort until its update has arrived or the round has closed; its life is a process."""
 
     def __init__(
         self,
@@ -210,11 +206,7 @@ class Participation:
         self._on_left(self)
 
     def quit(self, reason: str) -> None:
-        """The device drops out of the round: its activity is aborted, and the other clients continue.
-
-        After an accident it restarts, as many times as the protocol allows. No effect if its participation has ended,
-        nor of an accident if its computation has.
-        """
+        """Its activity is aborted, if it is not over; after an accident it restarts as often as the protocol allows."""
         if self.over or (reason == "accident" and self.phase != "compute"):
             return
         if reason == "accident" and self._retries:

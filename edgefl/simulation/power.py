@@ -49,14 +49,10 @@ class _Drain:
 class Power:
     """The radios of a fleet, and its batteries: one timer for each battery that is being drained.
 
-    Each promotion and each tail of a radio is charged once, for any sequence of transfers. After its last transfer a
-    radio stays in its tail for the profile's seconds. A transfer that begins in the tail ends it and needs no
-    promotion; one that begins later needs one. Parallel transfers share both.
+    A radio's promotion and tail are charged once for parallel transfers; one that begins in the tail ends it.
 
-    A transfer's power depends on its rate, which the network solves repeatedly. A battery's timer is therefore set for
-    the earliest time at which it could be empty, at the highest rate that the path's links allow now. At that time the
-    exact integral gives the remaining energy, and the timer is set again. These times converge to the true one from
-    below. A change of capacity also sets the timer again.
+    A transfer's power depends on its rate, so a battery's timer is set for the earliest time at which it could be
+    empty, at the highest rates that links allow now. Then, and when a capacity changes, it is set again.
     """
 
     def __init__(
@@ -105,10 +101,7 @@ class Power:
         self._arm(client)
 
     def active_seconds(self, client: int, flow: Flow) -> float:
-        """The seconds for which the client's radio is active for a flow so far.
-
-        Of those between peers, one radio carries several at a time: each counts its part of the common seconds.
-        """
+        """Seconds of the client's radio for a flow so far; between peers, its part of the seconds that flows share."""
         if flow.tag.receiver < 0:
             return self._env.now - flow.started
         return self._share(client, flow) - self._joined[client, flow.id]
@@ -209,9 +202,8 @@ class Power:
     def given(self, client: int, joules: float, flow: Flow | None = None) -> float:
         """The part of ``joules`` that the battery delivers now: no more than it holds.
 
-        A participating device drops out when its battery is empty, so only energy that is drawn instantly (a radio's
-        promotion) or outside a round (a tail, or prefetching) can exceed what it holds. ``flow`` is the transfer that
-        used the energy, if :meth:`flow_over` has not been called for it yet.
+        A participant drops out when its battery is empty, so only a promotion, or energy outside a round, can exceed
+        that. ``flow`` used the energy, if :meth:`flow_over` has not been called for it yet.
         """
         if not self.charges.has(client):
             return joules
@@ -229,7 +221,8 @@ class Power:
         return transfer_joules(self._device(client), flow.tag.way(client), active, flow.delivered)
 
     def _arm(self, client: int) -> None:
-        self._changed(client)
+        if self.meter is not None:
+            self.meter.changed(client)
         drain = self._drains.get(client)
         if drain is None or not self.charges.has(client):
             return
@@ -276,10 +269,8 @@ class _Moved(NamedTuple):
 class Meter:
     """The grams and euros of each row of the log, and the instant at which their sum reaches a budget.
 
-    Power is constant over all activities but transfers, whose bytes draw energy at a rate that the network changes: at
-    each change of a price their bytes so far are charged. For budgets, the earliest time is predicted at which the
-    activities in progress could reach one, as for batteries: at the highest rates of links. At that time the exact sum
-    is computed, and the next time predicted.
+    Only the power of transfers is not constant: their bytes are charged at each change of a price. As for batteries, a
+    budget's earliest possible end is predicted at the highest rates of links; then the exact sum is computed.
     """
 
     def __init__(self, env: Clock, bills: Bills, fleet: FleetAssignment, power: "Power", accounts: Accounts) -> None:

@@ -14,10 +14,7 @@ from edgefl.training.faults import blaming
 
 
 class Prefetch:
-    """Parts that a client receives before the round that needs them.
-
-    ``over`` triggers when its participation has begun, or when it was dropped.
-    """
+    """Parts received before the round that needs them; ``over`` triggers when it has begun, or they were dropped."""
 
     def __init__(
         self,
@@ -71,10 +68,7 @@ class Prefetch:
 
 
 class CellPrefetch:
-    """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
-
-    A part that several clients need is sent once. ``present`` are the clients of the present round.
-    """
+    """Parts, each once, that a cell downloads before a round and forwards; ``present``: the clients of this round."""
 
     def __init__(
         self, world: World, node: Node, early: Mapping[int, tuple[Part, ...]], round: int, present: Collection[int]
@@ -109,10 +103,7 @@ class CellPrefetch:
 
 
 class Broadcast(Prefetch):
-    """The transfer of a round's model, or of what changed, to one client that does not take part in the round.
-
-    Its bytes belong to the client's next job. The client is awake during the transfer.
-    """
+    """The transfer of a round's model, or its change, to a client outside the round, for the client's next job."""
 
     def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int) -> None:
         outlook = None if world.setup.bandwidth is None else Outlook()
@@ -135,15 +126,11 @@ class Broadcast(Prefetch):
 
 
 class Broadcasting:
-    """The broadcasts of a run.
+    """The broadcasts of a run: if a round's payload says so, its downlink for all available clients with memory.
 
-    In a round whose payload says so, all clients that are available at the beginning of the round and have the memory
-    for a job are sent their downlink, at the same time as the cohort. The round does not wait for them. When it closes,
-    the transfers in progress are aborted, because a newer model exists.
-
-    A client's next job that receives only the last blocks continues from the blocks of its newest broadcast, if no
-    other job was computed since; one that receives a mean delta, from the model that its broadcasts have led to. If a
-    job or another broadcast receives all that a new client would, the earlier broadcasts were in vain.
+    The round does not wait for them, and aborts those in progress when it closes. A client's next job that receives
+    only the last blocks continues from its newest broadcast, if no other job was computed since; one that receives a
+    mean delta, from the model that its broadcasts have led to. They were in vain if the client is then sent everything.
     """
 
     def __init__(self, world: World) -> None:

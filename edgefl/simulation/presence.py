@@ -28,9 +28,7 @@ Span = tuple[float, float]
 
 class _Failure(Options):
     at: Seconds = Field(description="Time of the run at which it begins.")
-    duration: Annotated[Seconds, Field(gt=0)] | None = Field(
-        None, description="How long it lasts; null: until the end of the run."
-    )
+    duration: Seconds | None = Field(None, gt=0, description="How long it lasts; null: to the end.")
 
     @property
     def span(self) -> Span:
@@ -48,9 +46,7 @@ class Outage(_Failure):
     """A link has no capacity for some time, whatever capacity it would have otherwise."""
 
     kind: Literal["outage"] = Field(description="outage: a link has no capacity")
-    link: tuple[str, str] = Field(
-        description="The two nodes of the link, which are neighbours in the topology: [internet, client/3]."
-    )
+    link: tuple[str, str] = Field(description="Its two nodes, neighbours in the topology: [internet, client/3].")
     one_way: bool = Field(False, description="true: only from the first node to the second; false: both directions.")
 
     @property
@@ -73,9 +69,7 @@ _Entry = Annotated[
     Discriminator(kind),
 ]
 
-Failures = Annotated[
-    tuple[_Entry, ...], BeforeValidator(lambda value: [value] if isinstance(value, Mapping) else value)
-]
+Failures = Annotated[tuple[_Entry, ...], BeforeValidator(lambda it: [it] if isinstance(it, Mapping) else it)]
 """A scenario's ``failures``: a list, or one entry."""
 
 
@@ -103,10 +97,7 @@ def spans_of(failures: Iterable[object], kind: type[Crash | Outage]) -> dict[Any
 
 
 class Presence:
-    """Tracks the devices' availability, batteries, accidents and crashes.
-
-    A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
-    """
+    """Tracks availability, batteries, accidents and crashes, with a timer only for participants that will leave."""
 
     def __init__(self, env: Clock, fleet: FleetAssignment, seed: int, power: Power) -> None:
         self._env, self._power = env, power
@@ -136,10 +127,7 @@ class Presence:
         return min(first, *returns, math.inf) - now
 
     def enters(self, client: int, quit: Callable[[str], None]) -> str | None:
-        """Begin the client's participation; return the reason if something since its selection prevents this.
-
-        ``quit`` is called with the reason when the device must leave; the participation may have ended then.
-        """
+        """Begin a participation, which ``quit`` ends with a reason; return the reason if it cannot begin."""
         now = self._env.now
         if self.is_down(client):
             return "crash"
@@ -185,11 +173,7 @@ class Presence:
 def schedule_failures(
     env: Clock, failures: Sequence[Crash | Outage], network: Network, presence: Presence, log: EventLog
 ) -> None:
-    """Let the failures of a scenario happen, and log each beginning and end.
-
-    A client that crashes loses what it has in progress: its transfers, its prefetched parts, its computation. What it
-    holds from earlier rounds stays on its storage.
-    """
+    """Let the failures happen, and log them; a client that crashes keeps only what it has from earlier rounds."""
     check_outages(failures, network.topology)
 
     def during(began: float, ended: float, begin: Callable[[], None], end: Callable[[], None]) -> None:

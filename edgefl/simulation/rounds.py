@@ -35,27 +35,18 @@ UNKNOWN = Evaluation(math.nan, math.nan)
 
 
 class RoundOptimum(Protocol):
-    """The best rounds that a server could reach that knows all costs in advance.
-
-    Only cohorts that receive and return the whole model are compared.
-    """
+    """The best rounds of a server that knows all costs before, with cohorts that exchange the whole model."""
 
     @property
     def bytes_down(self) -> int:
         """The bytes that each client is assumed to download."""
 
     def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
-        """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
-
-        The round, from 0, determines capacities and random slowdowns.
-        """
+        """Seconds in which no cohort of these clients returns so many updates in this round (from 0), at any rates."""
 
 
 class RoundBook:
-    """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
-
-    ``pick`` is the call of the selector for the present round, if rounds are compared with the best possible ones.
-    """
+    """Ends the rounds of a run: aggregates, evaluates, writes rows, stops; ``pick``: the round's, for an optimum."""
 
     def __init__(self, world: World, optimum: RoundOptimum | None = None) -> None:
         self.world, self._optimum = world, optimum
@@ -88,9 +79,8 @@ class RoundBook:
     ) -> None:
         """A round ends; its number, from 0, is also the model version that the updates are applied to.
 
-        ``participants`` began in the round. The updates of ``arrived``, ascending by client, are aggregated with the
-        weights of ``mixing``; ``None``: full weight. The last of them arrived at the virtual time ``closed``; ``None``:
-        now.
+        The updates of ``arrived``, ascending by client, among ``participants`` are aggregated with ``mixing`` (None:
+        full weight); the last arrived at ``closed`` (None: now).
         """
         world, setup = self.world, self.world.setup
         self._closed = world.env.now if closed is None else closed
@@ -106,7 +96,11 @@ class RoundBook:
         self.pass_feedback(round, arrived)
         evaluation = self.evaluate(round + 1) if setup.evaluates(round) else UNKNOWN
         self._account(round, participants, arrived, evaluation)
-        self._standing(round, evaluation)
+        limits = setup.limits
+        for target in limits.round_ended(self._before, evaluation.metric, self.ema):
+            world.wrote("target", round, item=limits.metric.name, value=target.value)
+        if setup.stop == "target" and limits.all_reached:
+            world.accounts.stop("target")
         self._look_ahead()
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
         if self._empty_rounds >= STALL_ROUNDS:
@@ -252,10 +246,3 @@ class RoundBook:
             return math.nan
         least = optimum.least_seconds(round, pick.available, len(arrived))
         return (self._closed - pick.seconds) / least if 0 < least < math.inf else math.nan
-
-    def _standing(self, round: int, evaluation: Evaluation) -> None:
-        world, limits = self.world, self.world.setup.limits
-        for target in limits.round_ended(self._before, evaluation.metric, self.ema):
-            world.wrote("target", round, item=limits.metric.name, value=target.value)
-        if world.setup.stop == "target" and limits.all_reached:
-            world.accounts.stop("target")

@@ -27,11 +27,7 @@ from edgefl.training.job import Evaluation
 
 @contextmanager
 def only_new_objects_collected() -> Generator[None]:
-    """Let the cyclic collector examine only objects that are created in this block.
-
-    A world creates thousands of events and flows, and each full collection that they trigger would examine every module
-    and every array that existed before. That costs a fifth of a large round's time, without any benefit.
-    """
+    """Let the cyclic collector examine only objects of this block, which saves a fifth of a large round's time."""
     gc.freeze()
     try:
         yield
@@ -44,10 +40,7 @@ MakeCourse = Callable[[World], tuple[RoundBook, Course]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run: ``spent`` includes the work in progress when it ended.
-
-    ``timeouts``: whether transfers could break; ``untrained``: why recorded training did not suffice, if that ended it.
-    """
+    """The result of a run, with the work in progress at its end; ``untrained``: why a recording did not suffice."""
 
     reason: str
     rounds: int
@@ -78,11 +71,8 @@ def simulate_run(
 ) -> Outcome:
     """Run one method with one seed to its end.
 
-    ``course`` makes what happens in the run, and the book of its rounds; None: the protocol decides. A ``testbed`` has
-    real time and links in place of computed ones. Rounds are compared with those of the ``optimum``.
-
-    Raises:
-        Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
+    ``course`` makes what happens, and the book of rounds (None: the protocol's); a ``testbed`` has real time and links;
+    rounds are compared with the ``optimum``. Errors of the world or a listener are raised with a note of the place.
     """
     world = World(setup, testbed)
     if course is None:
@@ -174,7 +164,6 @@ def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
         raise
     except Exception as error:
         label, seed = world.setup.label, world.setup.seed
-        error.add_note(
-            f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {world.env.now:g} s of virtual time"
-        )
+        seconds = f"{world.env.now:g} s of virtual time"
+        error.add_note(f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {seconds}")
         raise

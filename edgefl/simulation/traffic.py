@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from typing import Any, Literal
 
 import networkx as nx
@@ -75,10 +76,7 @@ def logged(outlook: Outlook) -> str:
 
 @dataclass(eq=False, repr=False)
 class Delivery(simpy.Event):
-    """One transfer; an event that triggers when the last byte has arrived, or when the last attempt has broken.
-
-    Each attempt is a flow in the network, with the delivery as its tag.
-    """
+    """One transfer of one or more flows; an event that triggers when it has arrived, or the last attempt broke."""
 
     env: Clock
     source: Node
@@ -101,12 +99,8 @@ class Delivery(simpy.Event):
     def __post_init__(self) -> None:
         super().__init__(self.env)
         self.started: float = self.env.now  # virtual time of the request, seconds
-
-    @property
-    def sides(self) -> list[tuple[int, Direction]]:
-        """The clients that it occupies, the one of its job first, and whether they receive (``down``) or send."""
-        clients = [client for client in (self.client, self.receiver) if client >= 0]
-        return [(client, self.way(client)) for client in clients]
+        # The clients that it occupies, the one of its job first, and whether they receive or send.
+        self.sides = [(client, self.way(client)) for client in (self.client, self.receiver) if client >= 0]
 
     def way(self, client: int) -> Direction:
         """Whether one of its clients receives or sends."""
@@ -131,11 +125,9 @@ class _Watch:
 
 
 class Stalls:
-    """Finds the flows of which no byte has moved for some time.
+    """Finds the flows of which no byte has moved for some time: before their latency has passed, or over a dead link.
 
-    No byte moves before a flow's latency has passed, nor while a link of its path has no capacity; with any capacity,
-    sharing gives each flow a rate above 0. A time-out expires after all other events of its instant, so a byte that
-    moves again at that instant prevents it.
+    A time-out expires after all other events of its instant, so a byte that moves again at that instant prevents it.
     """
 
     def __init__(self, env: Clock, seconds: float, expired: Callable[[Flow], None]) -> None:
@@ -189,10 +181,7 @@ class Stalls:
 
 
 class Traffic:
-    """Sends each transfer in as many attempts as it needs and may have; the network's observer.
-
-    It records all of them in the log, the totals and the batteries.
-    """
+    """Sends each transfer in the attempts that it needs and may have; logs and charges what the network reports."""
 
     def __init__(self, env: Clock, setup: Setup, accounts: Accounts, testbed: Testbed | None) -> None:
         self._env, self._log, self._accounts, self._fleet = env, setup.log, accounts, setup.fleet
@@ -200,7 +189,15 @@ class Traffic:
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
-        self.network = self._network(setup, testbed)
+        topology, transport = setup.topology, setup.transport
+        if testbed is None:
+            network: Network = FlowNetwork(
+                env, topology, observer=self, transport=transport, allocator=self._allocation
+            )
+        else:
+            links = GraphLinks(topology) if isinstance(topology, nx.Graph) else topology
+            network = testbed.network(links, observer=self, transport=transport)
+        self.network = network
         self._timeouts, self._seed = setup.timeouts, setup.seed
         self._breaks: Counter[tuple[str, str, int, str]] = Counter()
         self._stalls: Stalls | None = None
@@ -219,10 +216,7 @@ class Traffic:
         item: Literal["prefetch", "broadcast"] | None = None,
         outlook: Outlook | None = None,
     ) -> Delivery:
-        """Start one transfer of ``parts`` to or from the client, for its job number ``dispatch``.
-
-        ``item`` is its name in the log if it does not belong to the job's own round; the direction if not given.
-        """
+        """Start a transfer of ``parts`` to or from the client for its job ``dispatch``; ``item`` is its name."""
         source, target = self._ends(client, direction)
         facts = (client, round, dispatch, direction, tuple(parts), item or direction, outlook)
         return self._begun(Delivery(self._env, source, target, *facts))
@@ -374,14 +368,6 @@ class Traffic:
         place = delivery.round, columns.pop("client", delivery.client), delivery.dispatch
         self._log.write(self._env.now, kind, *place, bytes=bytes, **{"item": delivery.item, **columns})
 
-    def _network(self, setup: Setup, testbed: Testbed | None) -> Network:
-        if testbed is None:
-            return FlowNetwork(
-                self._env, setup.topology, observer=self, transport=setup.transport, allocator=self._allocation
-            )
-        links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-        return testbed.network(links, observer=self, transport=setup.transport)
-
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
         own = f"client/{client}"
         gate = self.gate(client) if self._cells_average else "server"
@@ -399,7 +385,7 @@ class Traffic:
 
 @lru_cache(maxsize=4096)
 def _listed(names: tuple[str, ...]) -> str:
-    return json.dumps(names)
+    return f"[{', '.join(map(encode_basestring_ascii, names))}]"
 
 
 @lru_cache(maxsize=64)

@@ -66,11 +66,7 @@ class Work:
 
 
 class Plan(NamedTuple):
-    """The local work of one client in a round, as the server chose it.
-
-    ``steps`` is ``None`` for those of the local options, ``blocks``, the number of the last blocks that it trains, for
-    all that it received.
-    """
+    """A client's work as the server chose it: ``None`` are the usual ``steps``, and all blocks received."""
 
     steps: int | None = None
     blocks: int | None = None
@@ -95,10 +91,7 @@ def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) 
 
 
 class LocalSeconds(NamedTuple):
-    """Seconds of local training, those in which it waits for data, and those of all cores that read.
-
-    ``launching`` are those in which a GPU waits for launches.
-    """
+    """Seconds of training, of waiting for data, of all cores that read, and of a GPU that waits for launches."""
 
     training: float
     waiting: float
@@ -142,10 +135,7 @@ class WorkModel:
     _passes: dict[tuple[int, int, int, int, tuple[int, ...]], tuple[Passes, Passes]] = field(default_factory=dict)
 
     def of(self, client: int, alpha: int, steps: int | None = None) -> Work:
-        """The local training of one client that received, or trains, the last ``alpha`` blocks.
-
-        ``steps`` are its local steps; ``None``: those of the local options.
-        """
+        """The local training of a client with the last ``alpha`` blocks, in ``steps`` or the usual local steps."""
         samples = int(self.samples[client])
         if steps is not None and steps == self.options.steps_for(samples):
             steps = None
@@ -157,10 +147,7 @@ class WorkModel:
         return work
 
     def forward(self, profile: DeviceProfile, blocks: int, images: int, *, group: int = ABSENT, level: int = 0) -> Work:
-        """An evaluation of the model of so many blocks on ``images``, in batches of local training.
-
-        FedAvg's step on an image is counted as three passes: forward, and backward for inputs and weights.
-        """
+        """An evaluation on ``images``: a third of FedAvg's steps, which pass forward and twice backward."""
         if (known := self._forwards.get(key := (group, blocks, images, level))) is not None:
             return known
         batch = self.options.step_samples
@@ -171,15 +158,11 @@ class WorkModel:
         return self._forwards[key]
 
     def level_of(self, client: int, blocks: int) -> int:
-        """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""
+        """The largest capacity level within the device's capacity, its memory and the deadline; else the smallest."""
         return 0 if self.submodels is None else self.of(client, blocks).level
 
     def _chosen(self, group: int, alpha: int, samples: int, steps: int | None) -> Work:
-        """The work at the capacity level that the client gets, which depends only on its device and its samples.
-
-        It is the largest level that is at most the declared capacity of the device, fits in its memory, and meets the
-        method's deadline with the usual local steps; the smallest level if there is none.
-        """
+        """The work at the client's capacity level (:meth:`level_of`), which depends on its device and samples only."""
         submodels = self.submodels
         if submodels is None:
             return self._measure(group, alpha, samples, 0, steps)
@@ -199,9 +182,8 @@ class WorkModel:
         work, samples = self.of(client, blocks), int(self.samples[client])
         a_pass = batch_counts(self.options, samples, self.options.steps_of_an_epoch(samples))
         hot = work.hot_seconds / work.seconds if work.seconds else 1.0
-        return Predicted(
-            transfer, self._in_order(work, tuple(a_pass))[0], work.steps, max(0.0, work.cool_for - heat), hot
-        )
+        passes = self._in_order(work, tuple(a_pass))[0]
+        return Predicted(transfer, passes, work.steps, max(0.0, work.cool_for - heat), hot)
 
     def begun(self, work: Work, steps: float) -> tuple[float, float]:
         """The parts of the seconds and of the FLOPs of this work that are in its first local steps."""

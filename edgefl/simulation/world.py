@@ -66,10 +66,7 @@ class ClientRecord:
         self.has_base, self._sent = True, [round] * self.blocks
 
     def trained(self, round: int, alpha: int) -> tuple[int, int]:
-        """It has computed a job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent.
-
-        Returns the number of the job's front blocks, and the sum of their ages in rounds.
-        """
+        """It has computed a job from the model of ``round`` (from 0); its front blocks, and the sum of their ages."""
         front = self.blocks - alpha
         kept = (self._sent or [0] * self.blocks)[:front]
         self._sent = kept + [round] * alpha
@@ -85,9 +82,8 @@ class World:
         self.env = Clock() if testbed is None else testbed.clock
         # Trains in the time of real processes; None if the predicted seconds count.
         self.trainer = testbed if testbed is not None and testbed.trains else None
-        self.accounts = Accounts(
-            self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
-        )
+        goes_on = setup.stop == "rounds"
+        self.accounts = Accounts(self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=goes_on)
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.clients: dict[int, ClientRecord] = defaultdict(partial(ClientRecord, setup.sizes.blocks))
@@ -108,9 +104,8 @@ class World:
             self.accounts.totals |= {each.name: 0.0 for each in setup.figures}
             setup.log.watch = self._charge
         digests = setup.learner.digests(0) if setup.trains else None
-        self.wrote(
-            "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
-        )
+        note = "" if digests is None else detail(model=digests.model)
+        self.wrote("run", item=setup.label, value=setup.seed, detail=note)
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
         if (budget := setup.limits.seconds) is not None:
             self.env.alarm(budget.limit, last=True).callbacks.append(lambda _: self.accounts.exhaust(budget))
@@ -211,10 +206,7 @@ class World:
     def outlook(
         self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf, ahead: Ahead | None = None
     ) -> Outlook | None:
-        """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
-
-        Without what is ``ahead`` of it, it trains. A link that is down now is left out of the prediction.
-        """
+        """What an allocation is told of a transfer; None: equal shares. If nothing is ``ahead``, the client trains."""
         if self.setup.bandwidth is None:
             return None
         if up:
@@ -292,10 +284,7 @@ class World:
         self._drew(client, joules)
 
     def waited(self, round: int, client: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
-        """The client was awake without computing for the last ``seconds``, and drew its idle watts.
-
-        With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
-        """
+        """The client was awake without computing; ``prefetching``: outside a round, where no timer watches."""
         joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
         if prefetching:
             joules = self._power.given(client, joules)
@@ -344,9 +333,8 @@ class World:
     def wrote(self, kind: EventKind, *place: int, **columns: Any) -> None:
         """Log a row now; ``place`` is its round (from 0), its client and the number of the client's job, if it has any.
 
-        A ``dropout`` has the reason as its ``item``: ``unavailable``, ``uncharged``, ``battery``, ``accident``, or
-        ``timeout`` or ``backhaul`` if one of its transfers, or of its cell's, has failed. A device is ``uncharged`` if
-        its battery ran empty after it was picked and before its participation began.
+        A ``dropout`` has a reason: ``unavailable``, ``battery``, ``uncharged`` (empty since it was picked),
+        ``accident``, or a failed transfer of its own (``timeout``) or of its cell (``backhaul``).
         """
         self._log.write(self.env.now, kind, *place, **columns)
 

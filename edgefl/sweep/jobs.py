@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +52,42 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
         path, equals, values = text.partition("=")
         if not equals or not values.strip():
             raise UserError("expected PATH=V1,V2, such as training.local.lr=0.01,0.1", file=origin)
+        if mistake := _bracket_mistake(values):
+            raise UserError(f"{mistake}; expected PATH=V1,V2 or PATH=[V1, V2]", file=origin)
         found = parse_yaml(f"[{values}]", file=origin)
         if path.strip() in grid:
             raise UserError("expected each path once", file=origin)
         grid[path.strip()] = found[0] if len(found) == 1 and isinstance(found[0], list) else list(found)
+        if not grid[path.strip()]:
+            raise UserError("expected at least one value, found an empty list", file=origin)
     return grid
+
+
+_CLOSED_BY = {"[": "]", "{": "}", "(": ")"}
+
+
+def _bracket_mistake(values: str) -> str | None:
+    """What is wrong with the brackets, quotes or commas of a list of values; ``None`` if nothing is.
+
+    >>> _bracket_mistake("[1, 2"), _bracket_mistake("{kind: iid]"), _bracket_mistake("'a]', [1, {k: 2}]")
+    ("'[' is not closed", "'{' is closed by ']'", None)
+    """
+    opened: list[str] = []
+    bare = re.sub(r"""(?<![^\s,:\[{])(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')""", "_", values)  # without quoted texts
+    for sign in re.findall(r"[][{}()]", bare):
+        if sign in _CLOSED_BY:
+            opened.append(sign)
+        elif not opened:
+            return f"'{sign}' closes no bracket"
+        elif _CLOSED_BY[start := opened.pop()] != sign:
+            return f"'{start}' is closed by '{sign}'"
+    if opened:
+        return f"'{opened[-1]}' is not closed"
+    if re.match(r"\s*\(", bare):
+        return "round brackets make no list"
+    if re.search(r"(?:^|[\[,])\s*,", bare):
+        return "a comma has no value before it"
+    return None
 
 
 def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) -> list[dict[str, Any]]:

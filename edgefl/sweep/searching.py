@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from edgefl.errors import UserError, optional
+from edgefl.record.figures import PRICED, QUANTITIES
 from edgefl.record.metric import WORST, Metric
 from edgefl.registry import chosen_part
 from edgefl.scenario.sections import OptunaSpec, SweepSpec
@@ -23,7 +24,7 @@ FIGURES = {"accuracy": "final", "best": "best", "ema": "ema"}
 
 @dataclass(frozen=True)
 class Chosen:
-    """One method's best setting, with the mean of the metric over the seeds.
+    """One method's best setting, with the mean of the figure over the seeds, and the figure's name and dimension.
 
     ``edge`` has the paths whose chosen number is the smallest or the largest of those tried: a better one may lie
     outside.
@@ -34,7 +35,8 @@ class Chosen:
     value: float
     seeds: int
     edge: tuple[str, ...]
-    metric: Metric
+    metric: str
+    dimension: str
 
 
 def metric_of(job: Job) -> Metric:
@@ -68,24 +70,34 @@ def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
         )
 
 
-def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
-    """Return the best setting of each method, by its mean over the seeds, of those that finished with every seed."""
-    check_split(jobs)
-    measured = metric_of(jobs[0])
-    column = column_of(metric, measured)
+def choose(jobs: Sequence[Job], table: pa.Table, by: str) -> list[Chosen]:
+    """Return the best setting of each method, by its mean over the seeds, of those that finished with every seed.
+
+    ``by`` is one of :data:`FIGURES`, or a cost such as ``grams``, of which the least is the best; of runs with targets,
+    only settings that reach the last one with every seed are compared.
+    """
+    measured, reached = metric_of(jobs[0]), None
+    name, dimension, column, sign = measured.name, measured.dimension, by, -1
+    if by in FIGURES:
+        check_split(jobs)
+        column, sign = column_of(by, measured), 1 if measured.better == "higher" else -1
+    else:
+        name, dimension = by, (QUANTITIES | PRICED)[by].unit
+        reached = next((each for each in reversed(table.column_names) if each.startswith("seconds_to_")), None)
     texts = {job.id: json.dumps(dict(job.setting)) for job in jobs}
     settings = {texts[job.id]: job.setting for job in jobs}
-    seeds, sign = len({job.seed for job in jobs}), 1 if measured.better == "higher" else -1
-    chosen = []
+    seeds, chosen = len({job.seed for job in jobs}), []
     for method, rows in grouped((row["method"], row) for row in table.to_pylist()).items():
-        found = grouped((texts[row["job"]], row[column]) for row in rows if row[column] is not None)
+        counted = [row for row in rows if row.get(column) is not None and (reached is None or row[reached] is not None)]
+        found = grouped((texts[row["job"]], row[column]) for row in counted)
         means = {text: fmean(values) for text, values in found.items() if len(values) == seeds}
         if not means:
-            raise UserError(f"no setting of {method} has a metric for every seed to choose by", file="--choose")
+            lacking = "reaches its last target" if reached is not None and by in table.column_names else f"has its {by}"
+            raise UserError(f"no setting of {method} {lacking} with every seed", file="--choose")
         text = max(means, key=lambda text: sign * means[text])
         best = settings[text]
         edge = tuple(path for path in best if _at_the_edge(best[path], [job.setting[path] for job in jobs]))
-        chosen.append(Chosen(method, best, means[text], seeds, edge, measured))
+        chosen.append(Chosen(method, best, means[text], seeds, edge, name, dimension))
     return chosen
 
 
@@ -123,9 +135,8 @@ def _space(optuna: Any, spec: SweepSpec) -> dict[str, Any]:
     # Values may be mappings, which optuna does not support, so it proposes their indices.
     of = optuna.distributions
     chosen = {path: of.CategoricalDistribution(range(len(values))) for path, values in spec.grid.items()}
-    return chosen | {
-        path: of.FloatDistribution(each.low, each.high, log=each.log) for path, each in spec.ranges.items()
-    }
+    ranges = {path: of.FloatDistribution(each.low, each.high, log=each.log) for path, each in spec.ranges.items()}
+    return chosen | ranges
 
 
 def _setting(spec: SweepSpec, proposed: Mapping[str, Any]) -> Setting:

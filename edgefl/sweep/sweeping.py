@@ -170,8 +170,9 @@ def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[
         return
     pool = WorkerPool(min(processes, len(jobs)))
     try:
-        calls = [(number, (run_job, (job, folder / job.id))) for number, job in jobs.items()]
-        pool.each(calls, finished, pool.size)
+        calls = {number: (run_job, (job, folder / job.id)) for number, job in jobs.items()}
+        numbers = iter(list(jobs))  # of which finished ones are removed
+        pool.each(lambda: next(numbers, None), calls.__getitem__, finished, pool.size)
     finally:
         pool.close()  # unfinished run directories can be resumed, so the processes need not finish
 

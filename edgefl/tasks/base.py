@@ -15,13 +15,9 @@ from edgefl.registry import Registry, class_of
 
 
 class Task(Component):
-    """A task of supervised learning; its fields are its options.
-
-    A model returns outputs ``[batch, …]`` for inputs, and a sample has a label of the shape :meth:`label_shape`.
-    """
+    """A task: a model returns outputs ``[batch, …]``, and a sample has a label of the shape :meth:`label_shape`."""
 
     kind: str
-
     classes: ClassVar[bool] = False
     """True if each sample has one class, by which data can be divided."""
     logits: ClassVar[bool] = False
@@ -46,10 +42,7 @@ class Task(Component):
         return np.ones(labels.shape, dtype=bool)
 
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of outputs for these training labels, and the classes that the data set states, if it does.
-
-        By default one for each number of a label, or for each class.
-        """
+        """The number of outputs, by default one a number of a label or a class, and the classes that data states."""
         if self.label_type.is_floating_point:
             return int(labels.shape[1])
         return classes or int(labels.max()) + 1
@@ -87,10 +80,7 @@ class Task(Component):
 
     @abstractmethod
     def value(self, sums: NDArray[np.float64]) -> float:
-        """The metric of samples with these sums of :meth:`scores` ``[numbers]``; not negative.
-
-        It is NaN if nothing is counted. The sums of samples that have nothing to be counted are all 0.
-        """
+        """The metric of samples with these sums of :meth:`scores`, not negative; NaN if nothing is counted."""
 
 
 TASKS: Registry[type[Task]] = Registry("task", package="edgefl.tasks", group="edgefl.tasks", check=class_of(Task))

@@ -39,10 +39,7 @@ class Classification(Task):
     """One class for each sample, the outputs are logits ``[batch, classes]``; the loss is the cross-entropy."""
 
     kind: Literal["classification"] = Field(default="classification", description="one class for each sample")
-    metric: Literal["accuracy", "macro_f1"] = Field(
-        default="accuracy", description="share of right predictions, or the mean over classes of the F1 score"
-    )
-
+    metric: Literal["accuracy", "macro_f1"] = Field("accuracy", description="share of right ones, or classes' mean F1")
     classes: ClassVar[bool] = True
     logits: ClassVar[bool] = True
     label_type: ClassVar[torch.dtype] = torch.int64

@@ -32,7 +32,6 @@ class LanguageModel(Task):
     metric: Literal["perplexity", "accuracy"] = Field(
         default="perplexity", description="exp of the mean cross-entropy of a token, or share of tokens predicted right"
     )
-
     logits: ClassVar[bool] = True
     label_type: ClassVar[torch.dtype] = torch.int64
 

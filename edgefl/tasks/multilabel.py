@@ -16,10 +16,7 @@ from edgefl.tasks.classification import MACRO_F1, f1_counts, macro_f1
 
 @TASKS.register("multilabel")
 class Multilabel(Task):
-    """A 0 or 1 for each label ``[samples, labels]``, the outputs are their logits; the loss is binary cross-entropy.
-
-    A label is predicted if its logit is positive.
-    """
+    """A 0 or 1 for each label ``[samples, labels]``, predicted by the sign of its logit; binary cross-entropy."""
 
     kind: Literal["multilabel"] = Field(default="multilabel", description="a 0 or 1 for each of several labels")
 

@@ -22,15 +22,10 @@ _LOSSES: dict[str, Callable[..., Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss
 
 @TASKS.register("regression")
 class Regression(Task):
-    """Numbers ``[samples]`` or ``[samples, numbers]``; the outputs ``[batch, numbers]`` estimate them.
-
-    Errors are those of all numbers, in their unit.
-    """
+    """Numbers ``[samples]`` or ``[samples, numbers]``; outputs ``[batch, numbers]``, and errors of all of them."""
 
     kind: Literal["regression"] = Field(default="regression", description="one or more numbers for each sample")
-    loss: Literal["mse", "mae", "huber"] = Field(
-        default="mse", description="squared error, absolute error, or Huber's: half the square below 1, linear beyond"
-    )
+    loss: Literal["mse", "mae", "huber"] = Field("mse", description="squared, absolute, or Huber's error")
     metric: Literal["rmse", "mae"] = Field("rmse", description="root of the mean squared error, or mean absolute error")
 
     @property

@@ -48,6 +48,9 @@ class JobTask:
     facts: Mapping[str, Tensor] = field(default_factory=dict)
     rates: tuple[float, ...] = ()  # η of each local step, if they differ
     level: int = 0  # the capacity level whose part of the model is trained, which start is a vector of
+    until: int = 0  # steps of a first part of the job, whose result has all local optimizer state; 0: the whole job
+    sizes: tuple[int, ...] = ()  # the batch sizes of the steps of a first part, and its result's tensors
+    begun: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

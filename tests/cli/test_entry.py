@@ -11,7 +11,7 @@ import pytest
 import edgefl
 import edgefl.rerun.verify
 from edgefl.cli import main
-from edgefl.cli.progress import Progress
+from edgefl.report.progress import Progress
 from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL

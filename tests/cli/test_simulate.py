@@ -99,7 +99,7 @@ def test_a_resumed_run_takes_no_other_option_instead_of_ignoring_it(capsys):
     options = [
         each
         for each in command.params
-        if each.name not in ("scenario", "resume", "rounds", "changes", "as_json", "trust", "details", "help")
+        if each.name not in ("scenario", "resume", "rounds", "changes", "as_json", "trust", "details", "html", "help")
     ]
     assert len(options) >= 6
     for each in options:

@@ -76,15 +76,17 @@ def gone(process: int, seconds: float = 20.0) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "changes"),
     [
-        "star-20ms",
-        pytest.param("hierarchical", marks=pytest.mark.full),
-        pytest.param("fedadc", marks=pytest.mark.release),
+        ("star-20ms", {}),
+        pytest.param("hierarchical", {}, marks=pytest.mark.full),
+        pytest.param("star-20ms", {"protocol": {"kind": "gossip", "neighbours": "complete"}}, marks=pytest.mark.full),
+        pytest.param("star-20ms", {"protocol": {"kind": "ring_all_reduce"}}, marks=pytest.mark.full),
+        pytest.param("fedadc", {}, marks=pytest.mark.release),
     ],
 )
-def test_an_emulated_run_ends_with_the_simulated_model_and_its_bytes(tmp_path, name):
-    runs = emulate(check(small(name)), out=tmp_path / "run")
+def test_an_emulated_run_ends_with_the_simulated_model_and_its_bytes(tmp_path, name, changes):
+    runs = emulate(check(small(name, **changes)), out=tmp_path / "run")
     against = compare_runs(RunResult(runs.measured), RunResult(runs.predicted))
     for label, seeds in against.seeds.items():
         found, files = seeds[0], [RunPaths(run).of(label, 0) for run in runs]

@@ -79,15 +79,15 @@ def test_a_mistake_before_the_first_round_removes_what_was_made_and_nothing_else
 
 
 def test_a_mistake_found_after_a_round_removes_nothing_and_the_run_can_be_resumed(tmp_path):
-    standing = RoundBook._standing
+    account = RoundBook._account
 
     def late(book, round, *others):
         if round == 2:
             mistake()
-        return standing(book, round, *others)
+        return account(book, round, *others)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(RoundBook, "_standing", late)
+        patched.setattr(RoundBook, "_account", late)
         with pytest.raises(UserError, match="does not fit"):
             timed(tmp_path / "run")
     assert tree(resume(tmp_path / "run")) == tree(timed(tmp_path / "whole"))

@@ -136,6 +136,13 @@ def test_a_power_mode_scales_the_clocks_and_replaces_the_watts():
         TypeAdapter(NamedProfile).validate_python({"profile": board.name, "mode": "30W"})
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_were_computed_have_their_unit():
+    """Neither the rates of a slower device nor those of a small one next to an override are figures without a unit."""
+    resolve(FleetGroup(profile="raspberry-pi-5", share=1, link="5g", pace=4000))
+    resolve(FleetGroup(profile="rp2040-board", share=1, link="5g", overrides={"memory": {"total": "264 kB"}}))
+
+
 def test_overrides_change_single_figures(board):
     overrides = {"memory": {"training": "100 MB"}, "power": {"idle": {"nominal": 2.5}}}
     group = resolve(FleetGroup(profile=board, share=1, link="5g", overrides=overrides))

@@ -1,6 +1,7 @@
 """A plan says beforehand what a run will then spend."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict
 
@@ -9,17 +10,19 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.entry import app
-from edgefl.cli.plan import _notes as plan_notes
+from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.planning import training_time
+from edgefl.planning.observation import _notes as plan_notes
 from edgefl.planning.planning import plan, planned_rounds
 from edgefl.planning.training_time import training_times
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of
 from edgefl.scenario import load_scenario
 from edgefl.training.job import NeutralLearner
+from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import TCP
+from ..small_runs import SMALL, TCP
 
 
 def means(folder, label, rounds=None):
@@ -107,6 +110,24 @@ def test_a_participation_costs_the_same_whether_clients_evaluate_after_it_or_not
     model = plain.devices[0].bytes_down
     assert evaluated.bytes_down == pytest.approx(plain.bytes_down + 8 * model)
     assert evaluated.bytes_up == pytest.approx(plain.bytes_up + 8 * 8)
+
+
+def test_a_grid_has_a_row_for_each_setting_and_method_with_the_figures_of_their_plan(tmp_path):
+    data = {**SMALL, "methods": ["fedavg", "fedalign"], "budgets": {"seconds": 10}}
+    data["fleet"] = [*SMALL["fleet"][:1], {**SMALL["fleet"][1], "overrides": {"memory": {"training": "35 kB"}}}]
+    file = tmp_path / "small.yaml"
+    file.write_text(dump_yaml(data))
+    options = ["--grid", "model=[{name: cnn, width: 2}, mlp]", "--grid", "training.local.batch=4,16"]
+    result = CliRunner().invoke(app, ["plan", str(file), *options, "--json"])
+    assert result.exit_code == 0, result.output
+    settings = json.loads(result.stdout)["settings"]
+    assert [list(each["refused"]) for each in settings] == [[], [], ["fedalign"], ["fedalign"]]
+    alone = plan(load_scenario(file, ["model=mlp", "training.local.batch=16"]), methods=["fedavg"], rounds=4)
+    assert settings[3]["plan"] == json.loads(json.dumps(asdict(alone)))
+    shown = CliRunner().invoke(app, ["plan", str(file), *options], env={"COLUMNS": "100"}).stdout
+    assert re.search(r"^cnn, width 2 +16 +fedalign .* 4/4 jetson-nano$", shown, re.MULTILINE)
+    wrong = CliRunner().invoke(app, ["plan", str(file), "--grid", "training.local.bach=4,16"])
+    assert isinstance(wrong.exception, UserError)
 
 
 def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(small):

@@ -11,7 +11,7 @@ from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.record.events import Event
 from edgefl.report.timeline.data import read_timeline, timeline_of
-from edgefl.report.timeline.gantt import gantt_figure
+from edgefl.report.timeline.gantt import LOOKS, gantt_data, gantt_figure
 from edgefl.report.timeline.trace import CLIENTS, trace_of
 from edgefl.report.timeline.usage import covered
 
@@ -181,3 +181,18 @@ def test_each_failure_is_a_slice_until_its_end_or_that_of_the_run() -> None:
         ("internet → client/1: failures", "outage", 2e6, 3e6),
         ("client 3: failures", "crashed", 4e6, 1e6),
     ]
+
+
+def test_the_pages_bars_are_those_of_the_log_in_ten_thousandths_of_their_round(timeline):
+    [method] = gantt_data({"a": timeline})
+    assert [each["round"] for each in method["rounds"]] == [each.number for each in timeline.rounds]
+    for found, round in zip(method["rounds"], timeline.rounds, strict=True):
+        for kind, own in (("compute", timeline.computations), ("framework", timeline.frameworks)):
+            seconds = covered(
+                (max(each.started, round.began), min(each.ended, round.ended))
+                for each in own
+                if each.client == round.critical and each.started < round.ended and each.ended > round.began
+            )
+            bars = found["rows"].get(f"client {round.critical}", ())
+            shown = sum(end - start for of, start, end, _ in bars if list(LOOKS)[of] == kind)
+            assert shown * found["seconds"] / 10_000 == pytest.approx(seconds, abs=3e-4 * found["seconds"])

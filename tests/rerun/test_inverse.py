@@ -231,11 +231,12 @@ def test_the_bisection_ends_on_both_sides_of_the_boundary(truth, larger_is_harde
         (" accuracy = 0.9  within 1.5 min and within 2 GB and within 5kJ ", 0.9, False,
          {"seconds": 90, "bytes": 2e9, "joules": 5000}),
         ("accuracy_ema=0.5 within 1 Wh", 0.5, True, {"joules": 3600}),
-        ("targets.1 within 1e3 s", 0.9, False, {"seconds": 1000}),
+        ("targets.0 within 1e3 s", 0.8, False, {"seconds": 1000}),
+        ("accuracy=0.5 within 60 g and within 5 ct", 0.5, False, {"grams": 60, "euros": 0.05}),
     ],
 )  # fmt: skip
 def test_a_condition_is_read_with_its_units(text, value, smoothed, limits):
-    condition = parse_condition(text, load_scenario("5g_100clients"))
+    condition = parse_condition(text, load_scenario("grid_day_digits"))
     assert (condition.value, condition.smoothed, condition.limits) == (value, smoothed, limits)
 
 
@@ -246,7 +247,10 @@ def test_a_condition_is_read_with_its_units(text, value, smoothed, limits):
         ("rmse=0.9 within 1h", "expected accuracy, the task's metric, found rmse"),
         ("accuracy=90 within 1h", "expected a share in (0, 1], found 90"),
         ("targets.2 within 1h", "the run's scenario has 2 targets, counted from 0; found targets.2"),
-        ("accuracy=0.9 within 5", "expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '5'"),
+        (
+            "accuracy=0.9 within 5",
+            "expected seconds, bytes, joules, grams or euros with a unit, such as '1h' or '500 MB', found '5'",
+        ),
         ("accuracy=0.9 within 0 s", "expected more than 0, found '0 s'"),
         ("accuracy=0.9 within 1h and within 2 s", "expected one limit of each kind"),
     ],

@@ -6,6 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from edgefl.errors import UserError
+from edgefl.simulation.protocols.peers.overlays import Drawn
+
 UP = [1250000, 625000, 2500000, 312500, 1000000]
 DOWN = [6250000, 2500000, 5000000, 1250000, 3750000]
 COMPUTE = [2.0, 2.5, 1.0, 9.0, 3.0]
@@ -126,3 +129,9 @@ def test_bytes_are_conserved_whatever_fails(peers, protocol, seed):
     assert (result.outcome.reason, result.outcome.rounds) == ("rounds", 5)
     assert result.of("lost")
     assert result.of("dropout")
+
+
+@pytest.mark.parametrize(("k", "peers", "also"), [(4, 4, ""), (7, 6, ""), (3, 5, "an even number")])
+def test_a_graph_that_does_not_exist_is_refused_in_edgefls_words(k, peers, also):
+    with pytest.raises(UserError, match=rf"neighbours\.k: expected fewer than {peers} neighbours.*{also}.*found {k}$"):
+        Drawn(kind="k_regular", k=k).graph(peers, seed=0)

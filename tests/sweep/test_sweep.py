@@ -49,9 +49,10 @@ def here(monkeypatch):
 
 
 def test_a_grid_is_read_as_yaml_lists():
-    assert parse_grid(["a.b=1,2e-3,null", "m=[fedavg],[fedprox]"]) == {
+    assert parse_grid(["a.b=1,2e-3,null", "m=[fedavg],[fedprox]", "c=[5 ms, 'it''s [a', {k: \"]\"}]"]) == {
         "a.b": [1, 2e-3, None],
         "m": [["fedavg"], ["fedprox"]],
+        "c": ["5 ms", "it's [a", {"k": "]"}],
     }
 
 
@@ -59,6 +60,23 @@ def test_a_grid_is_read_as_yaml_lists():
 def test_a_grid_of_another_form_is_refused(text, file):
     with pytest.raises(UserError):
         jobs_of(file, [], settings_of(parse_grid([text])))
+
+
+@pytest.mark.parametrize(
+    ("values", "mistake"),
+    [
+        ("[1, 2", r"'\[' is not closed; expected PATH=V1,V2 or PATH=\[V1, V2\]"),
+        ("1, 2]", r"'\]' closes no bracket"),
+        ("{kind: iid, {kind: shards}", r"'\{' is not closed"),
+        ("[{kind: iid]}", r"'\{' is closed by '\]'"),
+        ("(1, 2)", "round brackets make no list"),
+        ("1,,2", "a comma has no value before it"),
+        ("[]", "at least one value"),
+    ],
+)
+def test_a_mistake_in_the_brackets_of_a_grid_is_named(values, mistake):
+    with pytest.raises(UserError, match=mistake):
+        parse_grid([f"lr={values}"])
 
 
 def test_random_settings_are_the_same_every_time_and_part_of_the_grid():
@@ -218,6 +236,15 @@ def test_a_setting_that_some_seed_did_not_finish_is_not_chosen(file):
     table = pa.table({"job": ids, "method": ["fedavg"] * 3, "accuracy_final": [0.9, 0.3, 0.4]})
     (chosen,) = choose(jobs, table, "accuracy")
     assert chosen.setting == {"training.local.lr": 0.1}
+
+
+def test_the_least_cost_is_chosen_of_the_settings_that_reach_the_last_target(file):
+    jobs = jobs_of(file, CHANGES, settings_of({"training.local.lr": [0.01, 0.1, 1.0]}), seeds=[0])
+    rows = {"job": [job.id for job in jobs], "method": ["fedavg"] * 3, "grams": [5.0, 30.0, 20.0]}
+    (chosen,) = choose(jobs, pa.table(rows), "grams")
+    assert (chosen.value, chosen.metric, chosen.dimension) == (5.0, "grams", "g")
+    (chosen,) = choose(jobs, pa.table({**rows, "seconds_to_0.8": [None, 9.0, 8.0]}), "grams")
+    assert (chosen.setting, chosen.value) == ({"training.local.lr": 1.0}, 20.0)
 
 
 def test_nothing_is_chosen_by_the_test_images(file, tmp_path):

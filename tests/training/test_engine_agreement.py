@@ -20,17 +20,22 @@ from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
 from edgefl.training.core import TrainingCore
-from edgefl.training.engines.parallel import ParallelEngine
+from edgefl.training.engines.parallel import ParallelEngine, divided
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.faults import TrainingFault
+from edgefl.training.job_task import split
 from edgefl.training.parallel.worker_pool import shared_pool
 
-from .conftest import RESIDUAL, few_of, jobs_of, residual_model, same, tiny_model, train_rounds
+from .conftest import RESIDUAL, few_of, jobs_of, residual_model, same, tiny_model, train_round, train_rounds
 
 ENTRIES = [
     *METHODS.names(),
     {"method": "fedadc", "variant": "blue"},
     {"method": "mixup", "local": {"momentum": 0.9, "batch": 2, "accumulate": 2}},
+]
+KEPT = [
+    {"method": "fedavg", "local": {"optimizer": {"kind": kind, "state": "keep"}, "momentum": momentum}}
+    for kind, momentum in (("adamw", 0), ("sgd", 0.9))
 ]
 FEW = ["fedavg", "fedbr", "scaffold", "fedmlb", "moon"]
 CPU = torch.device("cpu")
@@ -49,6 +54,35 @@ def test_worker_processes_and_any_order_give_the_sequential_bits(tiny, entry, ca
         engine = core._adapted_to(method.objective).engine
         assert method.submodels is not None or engine._pool is not None
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize("entry", few_of([*ENTRIES, *KEPT], ["fedavg", "scaffold", "mixup", *KEPT]), ids=str)
+def test_a_job_in_two_parts_has_the_bits_of_the_whole(tiny, entry):
+    method = tiny.method(entry)
+    with tiny.core(model=residual_model() if method.name in RESIDUAL else tiny_model()) as core:
+        learner = core.learner(method)
+        train_round(learner, jobs_of(core, method, 0))
+        tasks = [learner._inputs(job).task for job in jobs_of(core, method, 1)]
+        for task, whole in zip(tasks[:3], learner._engine.train(tasks[:3]), strict=True):
+            (first,) = learner._engine.train([replace(task, until=task.steps - 1)])
+            (rest,) = learner._engine.train([replace(task, begun=split(first)[1], sizes=first.batch_sizes)])
+            (one, vectors), (other, others) = split(whole), split(rest)
+            assert one.batch_sizes == other.batch_sizes
+            assert vectors.keys() == others.keys()
+            assert all(torch.equal(vectors[name], others[name]) for name in vectors)
+
+
+def test_parts_of_jobs_end_together():
+    """Two workers with five jobs of 76 steps: neither works 3 jobs' time, and no part begins before the first ends."""
+    assert divided([76] * 5, 2) == ([2, 0, 1, 3, 4], {2: 38})
+    order, first = divided([10] * 10, 8)
+    assert sorted(order) == list(range(10))
+    ends, done = [0] * 8, {}
+    for index, part in [(index, first.get(index, 10)) for index in order] + [(k, 10 - f) for k, f in first.items()]:
+        place = ends.index(min(ends))
+        assert done.get(index, 0) <= ends[place]
+        ends[place] = done[index] = ends[place] + part
+    assert max(ends) == 13  # 100 steps on 8 workers are 12.5, undivided jobs 20
 
 
 class Killed(CrossEntropy):

@@ -84,7 +84,7 @@ def test_one_process_trains_until_worker_processes_have_started(tiny, reference,
     class Starting:
         size, broken, ready = 2, False, False
 
-    def found(size, *, begin):
+    def found(workers, *, begin, modules):
         if begin and not started:
             started.append(Starting())
         return started[-1] if started else None

@@ -64,6 +64,7 @@ class Given:
             "data.py": lambda: _block("data.md", "python", "# data.py"),
             "estimates.py": lambda: _block("data.md", "python", "# estimates.py"),
             "estimates.yaml": lambda: _block("data.md", "yaml", "name: estimates"),
+            "make_sensors.py": lambda: _block("tutorial.md", "python", "# make_sensors.py"),
             "make_data.py": lambda: _block("tutorial.md", "python", "# make_data.py"),
             "net.py": lambda: _block("tutorial.md", "python", "# net.py"),
             "mine.yaml": lambda: _block("tutorial.md", "yaml", "# mine.yaml"),

@@ -11,13 +11,9 @@ from edgefl.options import Component
 
 
 class Partition(Component):
-    """A partition of the training samples over the clients (``data.partition``); its fields are its options.
-
-    Sizes depend only on the number of samples of each class, so a run without training needs no data set.
-    """
+    """A partition of training samples over clients; sizes depend on the number of samples of each class alone."""
 
     kind: str
-
     by_class: ClassVar[bool] = False
     """It needs the class of each sample."""
     by_owner: ClassVar[bool] = False
@@ -32,10 +28,7 @@ class Partition(Component):
         """Images of each client, ``[clients]``: the sizes of the shards from :meth:`split` with an equal ``rng``."""
 
     def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
-        """The shards of samples with these labels and owners (``None``: the data have no owners).
-
-        By default samples are drawn at random, whatever their class, as many as :meth:`sizes` gives each client.
-        """
+        """The shards of samples with these labels and owners (or ``None``); by default random ones of :meth:`sizes`."""
         sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
         chosen = rng.permutation(len(labels))[: sizes.sum()]
         return Shards.of(np.repeat(np.arange(clients), sizes), chosen, clients)

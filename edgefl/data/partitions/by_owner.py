@@ -1,6 +1,6 @@
 """Partitions by owner: a client is a speaker, a writer or a device, or a file lists the samples of each."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -17,10 +17,7 @@ from edgefl.validation import shown
 
 
 class Natural(Partition):
-    """Client k has the samples of owner k; samples of further owners are not used.
-
-    Only for data sets with an owner for each sample: ``shakespeare``, or data of your own with clients.
-    """
+    """Client k has the samples of owner k, in data sets that have owners; those of further owners are not used."""
 
     by_owner = True
 
@@ -55,9 +52,7 @@ def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", 
 
 
 def _refuse_without_owners(kind: str) -> NoReturn:
-    raise UserError(
-        f"partition {kind} needs data that name the owner of each sample, as shakespeare or a file with clients does"
-    )
+    raise UserError(f"partition {kind} needs data that name the owner of each sample, as shakespeare does")
 
 
 Client = int | str
@@ -94,7 +89,11 @@ class ByFile(Partition):
         if path.suffix not in readers:
             raise UserError(f"expected a file of the format .csv or .json, found '{path.name}'", file=str(path))
         with locating(file=str(path)):
-            return _numbered(_clients_of(readers[path.suffix](path), samples), samples)
+            clients = _clients_of(readers[path.suffix](path), samples)
+        numbers = {client: number for number, client in enumerate(sorted(set(clients.values())))}
+        owners = np.full(samples, -1, dtype=np.int64)
+        owners[list(clients)] = [numbers[client] for client in clients.values()]
+        return owners
 
 
 def _clients_of(rows: Iterable[tuple[Any, Any]], samples: int) -> dict[int, Client]:
@@ -112,13 +111,6 @@ def _clients_of(rows: Iterable[tuple[Any, Any]], samples: int) -> dict[int, Clie
     if len({isinstance(client, str) for client in found.values()}) > 1:
         raise UserError("expected clients that are all integers or all texts, found both")
     return found
-
-
-def _numbered(clients: Mapping[int, Client], samples: int) -> Integers:
-    numbers = {client: number for number, client in enumerate(sorted(set(clients.values())))}
-    owners = np.full(samples, -1, dtype=np.int64)
-    owners[list(clients)] = [numbers[client] for client in clients.values()]
-    return owners
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[Any, Any]]:

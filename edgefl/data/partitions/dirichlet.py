@@ -26,18 +26,12 @@ class Dirichlet(ClasswisePartition):
     alpha: float = Field(gt=0, allow_inf_nan=False, description="concentration; 0.1 strong skew, 100 nearly IID")
     balanced: bool = Field(default=True, description="true: equal sizes (FedMLB); false: unequal (FedAlign, FedADC)")
     order: Literal["sequential", "random_client"] = Field(
-        default="sequential",
-        description="balanced only: clients fill up one after another (FedMLB), or image by image in random order "
-        "(FedDyn)",
+        "sequential", description="balanced only: one client after another (FedMLB), or in random order (FedDyn)"
     )
     form: Literal["class_wise", "client_wise"] = Field(
-        default="class_wise",
-        description="unbalanced only: shares of each class over clients (FedAlign), or of each client over classes, "
-        "normalised by class (FedADC)",
+        "class_wise", description="unbalanced only: shares of a class over clients (FedAlign), or of a client (FedADC)"
     )
-    min_size: int | None = Field(
-        None, ge=1, description="unbalanced only: minimum samples per client; null: 10 class-wise, 1 client-wise"
-    )
+    min_size: int | None = Field(None, ge=1, description="unbalanced only; null: 10 class-wise, 1 client-wise")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         size = require_a_sample_for_each(class_sizes, clients)
@@ -113,10 +107,7 @@ def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: 
 
 
 def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
-    """FedDyn's partition: repeatedly, a random client that is not full draws a class by its shares.
-
-    If the class has no images left, the client draws again; so the shares apply to the remaining classes.
-    """
+    """FedDyn's partition: a random client that is not full draws a class that has images left, by its shares."""
     classes = len(class_sizes)
     size = require_a_sample_for_each(class_sizes, clients)
     shares = class_shares(classes, clients, alpha, rng)
@@ -144,11 +135,7 @@ def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rn
 
 
 def unbalanced_class_wise(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers | None:
-    """FedAlign's partition, one attempt: each class is divided among the clients by a draw from Dir(alpha).
-
-    A client that already has the mean number of images gets no images of the next class. Returns ``None`` if all shares
-    of a class belong to such clients.
-    """
+    """FedAlign's attempt: Dir(alpha) by class among clients below the mean size; ``None`` if that is impossible."""
     mean = class_sizes.sum() / clients
     counts = np.zeros((clients, len(class_sizes)), dtype=np.int64)
     held = np.zeros(clients, dtype=np.int64)
@@ -167,10 +154,7 @@ def unbalanced_class_wise(class_sizes: Integers, clients: int, alpha: float, rng
 
 
 def unbalanced_client_wise(class_sizes: Integers, clients: int, alpha: float, rng: Rng) -> Integers:
-    """FedADC's partition, one attempt: each client draws class shares from Dir(alpha), normalised by class.
-
-    Counts are rounded down; the remaining images of a class go one by one to the clients with the fewest images.
-    """
+    """FedADC's attempt: shares of each client from Dir(alpha), by class; the smallest clients get what is left."""
     shares = class_shares(len(class_sizes), clients, alpha, rng)
     counts: Integers = np.floor(shares / shares.sum(axis=0) * class_sizes).astype(np.int64)
     for label, images in enumerate(class_sizes):

@@ -26,7 +26,6 @@ class Flwr(Partition):
     """
 
     packages: ClassVar[tuple[str, ...]] = ("flwr-datasets",)
-
     kind: Literal["flwr"] = Field(default="flwr", description="a partitioner of the library flwr-datasets")
     partitioner: str = Field(description="its name, such as PathologicalPartitioner")
     args: dict[str, JsonValue] = Field(default={}, description="its arguments")
@@ -80,7 +79,9 @@ class Flwr(Partition):
         return Shards.of(np.repeat(np.arange(clients), sizes), np.concatenate(chosen), clients)
 
     def _partitioner(self) -> type:
-        known = _partitioners()
+        library = optional("flwr_datasets.partitioner", "flwr-datasets")
+        named = {name: getattr(library, name) for name in library.__all__}
+        known: dict[str, type] = {name: part for name, part in named.items() if not inspect.isabstract(part)}
         if self.partitioner not in known:
             hint = nearest(self.partitioner, known)
             raise UserError(f"partition flwr: unknown partitioner '{self.partitioner}'; {hint}")
@@ -102,7 +103,8 @@ class Flwr(Partition):
             message = f"partition flwr: expected partition_by: label or client, found {self.args['partition_by']}"
             raise UserError(message)
         given = {name: value for name, value in ours.items() if name in accepted}
-        given |= {name: _as_array(value) for name, value in self.args.items()}
+        for name, value in self.args.items():  # a list of lists is a table of numbers for the library
+            given[name] = np.array(value) if isinstance(value, list) and value and isinstance(value[0], list) else value
         with self._called():
             return part(**given)
 
@@ -115,14 +117,3 @@ class Flwr(Partition):
                 yield
         except Exception as error:
             raise UserError(f"partition flwr: {self.partitioner}: {in_words(error)}") from error
-
-
-def _as_array(value: JsonValue) -> Any:
-    """Lists of lists as an array, which is what the library takes for a table of numbers."""
-    return np.array(value) if isinstance(value, list) and value and isinstance(value[0], list) else value
-
-
-def _partitioners() -> dict[str, type]:
-    library = optional("flwr_datasets.partitioner", "flwr-datasets")
-    named = {name: getattr(library, name) for name in library.__all__}
-    return {name: part for name, part in named.items() if not inspect.isabstract(part)}

@@ -18,10 +18,7 @@ from edgefl.errors import UserError
 
 
 class Iid(Partition):
-    """Every client gets the same number of images, drawn at random independent of their class.
-
-    The remaining images are not used.
-    """
+    """Every client gets the same number of random images, whatever their class; the rest is not used."""
 
     kind: Literal["iid"] = Field(default="iid", description="equal shards drawn at random")
 
@@ -31,15 +28,10 @@ class Iid(Partition):
 
 
 class Quantity(Partition):
-    """Sizes in proportion to draws from a log-normal distribution, as in large fleets (FedScale); classes are random.
-
-    All images are used.
-    """
+    """Sizes in proportion to log-normal draws, as in large fleets (FedScale); all images, whatever their class."""
 
     kind: Literal["quantity"] = Field(default="quantity", description="log-normal sizes, classes at random")
-    sigma: float = Field(
-        1.0, ge=0, le=10, description="standard deviation of the logarithm of a size; 0: sizes differ by at most 1"
-    )
+    sigma: float = Field(1.0, ge=0, le=10, description="standard deviation of the logarithm of a size; 0: equal sizes")
     min_size: int = Field(default=1, ge=1, description="minimum samples per client")
 
     def sizes(self, class_sizes: Integers, clients: int, rng: Rng) -> Integers:
@@ -55,10 +47,7 @@ class Quantity(Partition):
 
 
 class Sizes(Partition):
-    """Given sizes, such as those of a published deployment; the samples are drawn at random, and others are not used.
-
-    With ``owners``, client k draws them from the samples of owner k.
-    """
+    """Given sizes, as of a deployment, drawn at random; with ``owners``, client k draws from those of owner k."""
 
     kind: Literal["sizes"] = Field(default="sizes", description="given sizes, drawn at random")
     images: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1, description="samples of each client")
@@ -72,10 +61,8 @@ class Sizes(Partition):
         """As given; nothing is drawn."""
         if len(self.images) != clients:
             raise UserError(f"partition sizes expects a number for each of {clients} clients, found {len(self.images)}")
-        if sum(self.images) > class_sizes.sum():
-            raise UserError(
-                f"partition sizes asks for {sum(self.images)} samples in total, there are {class_sizes.sum()}"
-            )
+        if (total := sum(self.images)) > class_sizes.sum():
+            raise UserError(f"partition sizes asks for {total} samples in total, there are {class_sizes.sum()}")
         return np.array(self.images, np.int64)
 
     def split(self, labels: Integers, classes: int, clients: int, rng: Rng, owner: Integers | None = None) -> Shards:
@@ -131,11 +118,7 @@ class SortAndPartition(ClasswisePartition):
 
 
 def class_assignment(clients: int, classes: int, s: int, rng: Rng) -> Integers:
-    """The assignment of class blocks to clients, ``[clients, classes]`` of 0 and 1 with equal row and column sums.
-
-    Clients draw one after another, in proportion to the remaining blocks. If a class has as many blocks left as there
-    are clients left, all of them must take it; so every client gets ``s`` classes.
-    """
+    """Random class blocks ``[clients, classes]`` of 0 and 1, with equal sums, by what is left of each class."""
     left = np.full(classes, clients * s // classes, dtype=np.int64)
     assigned = np.zeros((clients, classes), dtype=np.int64)
     waits = rng.standard_exponential((clients, classes))
@@ -143,7 +126,7 @@ def class_assignment(clients: int, classes: int, s: int, rng: Rng) -> Integers:
         # The s smallest of exponential times with these rates are a weighted draw without replacement.
         with np.errstate(divide="ignore"):
             arrival = waits[client] / left
-        arrival[left == clients - client] = -1.0
+        arrival[left == clients - client] = -1.0  # all clients that are left must take these
         chosen = np.argsort(arrival, kind="stable")[:s]
         assigned[client, chosen] = 1
         left[chosen] -= 1

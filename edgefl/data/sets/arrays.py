@@ -26,14 +26,8 @@ class Arrays(SplitData, OwnArrays):
     test_data: InputFile | None = Field(default=None, description="file of the test data; null: a share of train")
     inputs: Inputs = Field("x", min_length=1, description="array of inputs, or a list of columns that make one input")
     target: str = Field(default="y", description="array of labels, whole numbers from 0")
-    client: str | None = Field(
-        default=None, description="array of clients, integers or texts, for natural; null: client, if there is one"
-    )
-    test_inputs: Inputs | None = Field(
-        default=None,
-        min_length=1,
-        description="array of the test inputs, in the file train unless test_data names another; null: as inputs",
-    )
+    client: str | None = Field(None, description="array of clients, integers or texts; null: client, if there is one")
+    test_inputs: Inputs | None = Field(None, min_length=1, description="in `test_data` or the file; null: as inputs")
     test_target: str | None = Field(default=None, description="array of the test labels; null: as target")
     test_client: str | None = Field(default=None, description="array of the test samples' clients; null: as client")
 

@@ -14,20 +14,12 @@ from edgefl.input_file import InputFolder, find_input
 
 @DATA_SETS.register("huggingface")
 class HuggingFace(SplitData, Encoded, OwnArrays):
-    """A folder that ``save_to_disk`` of the library ``datasets`` wrote (extra ``datasets``).
+    """A folder that ``save_to_disk`` of ``datasets`` wrote, with a column of images or numbers, also in lists."""
 
-    Inputs are a column of images, of numbers, or of lists of numbers with one length. Nothing is downloaded or
-    executed.
-    """
-
-    name: Literal["huggingface"] = Field(
-        default="huggingface", description="a folder written by save_to_disk of the library datasets"
-    )
+    name: Literal["huggingface"] = Field("huggingface", description="a folder that save_to_disk of datasets wrote")
     path: InputFolder = Field(description="the folder")
     train: str = Field(default="train", description="split of the training data")
-    test_data: str | None = Field(
-        default=None, description="split of the test data; null: test, if there is one, else a share of train"
-    )
+    test_data: str | None = Field(None, description="split of the test data; null: test, else a share of train")
     inputs: str = Field(description="column of the inputs")
     target: str = Field(default="label", description="column of the labels, whole numbers from 0")
     client: str | None = Field(default=None, description="column of the samples' clients, for natural; null: none")

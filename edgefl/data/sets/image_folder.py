@@ -18,13 +18,10 @@ from edgefl.input_file import InputFolder, find_input
 class ImageFolder(SplitData, Encoded):
     """Image files in a subfolder for each class; classes are numbered in the order of the subfolders' names.
 
-    Hidden files are ignored, all others must be images: PNG, JPEG, WebP, BMP, GIF or TIFF. Photos are turned as their
-    EXIF orientation says.
+    Hidden files are ignored, others are PNG, JPEG, WebP, BMP, GIF or TIFF. Photos are turned as their EXIF says.
     """
 
-    name: Literal["image_folder"] = Field(
-        default="image_folder", description="folders of image files, a subfolder for each class"
-    )
+    name: Literal["image_folder"] = Field("image_folder", description="image files, a folder for each class")
     train: InputFolder = Field(description="folder of the training images")
     test_data: InputFolder | None = Field(default=None, description="folder of the test images; null: a share of train")
 

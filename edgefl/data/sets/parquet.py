@@ -26,9 +26,7 @@ class Splits(Component):
 
     train: str = Field(default="train", pattern=r"^[\w.-]+$", description="prefix of files with training images")
     test: str | None = Field(
-        default=None,
-        pattern=r"^[\w.-]+$",
-        description="prefix of test files; null: test if there are such files, else validation, else a share of train",
+        None, pattern=r"^[\w.-]+$", description="prefix of test files; null: test, validation or a share of train"
     )
 
 

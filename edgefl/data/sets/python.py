@@ -26,8 +26,7 @@ SPLITS = ("train", "test")
 class Python(OwnArrays):
     """What a function returns: ``{"train": (x, y), "test": (x, y)}``, with a third array for the samples' clients.
 
-    Each split is a tuple of arrays or a PyTorch data set whose samples are such tuples. Without a test split, a share
-    of the training data is for testing.
+    A split is a tuple of arrays or a PyTorch data set of such tuples. Without ``test``, a share of ``train`` is it.
     """
 
     name: Literal["python"] = Field(default="python", description="data from a function in a Python file")

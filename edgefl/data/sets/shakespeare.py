@@ -23,8 +23,7 @@ class Shakespeare(DataSpec):
 
     The file ``tinyshakespeare/input.txt`` contains speeches separated by empty lines; the first line of each is
     ``SPEAKER:``. The first part of each speaker's text is for training, the rest for testing. Speakers are ordered by
-    their number of training windows, descending. A window is always within one part, so no test character is used in
-    training.
+    their number of training windows, descending. A window is within one part.
     """
 
     name: Literal["shakespeare"] = Field(default="shakespeare", description="speeches of plays; a client is a speaker")
@@ -32,9 +31,7 @@ class Shakespeare(DataSpec):
     window: int = Field(default=80, ge=1, description="number of characters from which the next one is predicted")
     stride: int = Field(default=5, ge=1, description="characters between the starts of two windows")
     train_share: float = Field(default=0.8, gt=0, lt=1, description="share of each speaker's text for training")
-    vocabulary: int = Field(
-        len(ALPHABET), ge=len(ALPHABET), description="tokens of the model; those after the characters never occur"
-    )
+    vocabulary: int = Field(len(ALPHABET), ge=len(ALPHABET), description="tokens of the model; the rest never occur")
     least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 
     def read(self) -> tuple[Samples, Samples]:

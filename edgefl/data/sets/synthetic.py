@@ -20,10 +20,7 @@ Side = Annotated[int, Field(ge=1, le=4096)]
 
 @DATA_SETS.register("synthetic")
 class Synthetic(DataSpec):
-    """Each class has a random pattern; an image is a weak copy of it with uniform noise.
-
-    Class sizes differ by at most one. The same options give the same images in every run.
-    """
+    """Weak copies of a random pattern of each class, with uniform noise; the same options give the same images."""
 
     short_test = "test_images", int
 
@@ -51,7 +48,9 @@ class Synthetic(DataSpec):
         return self
 
     def declared(self) -> Description:
-        train, test = (_class_sizes(images, self.classes) for images in (self.train, self.test_images))
+        # Images 0, 1, 2, … belong to classes 0, 1, 2, … in turn.
+        counts = (divmod(images, self.classes) for images in (self.train, self.test_images))
+        train, test = (tuple(each + (label < rest) for label in range(self.classes)) for each, rest in counts)
         return Description(self.classes, self.shape, train, test)
 
     def read(self) -> tuple[Samples, Samples]:
@@ -71,8 +70,3 @@ class Synthetic(DataSpec):
             grain = rng.integers(0, noise, size=(len(part), *self.shape), dtype=np.uint8, endpoint=True)
             images[start : start + 4096] = patterns[part] + grain
         return Samples(images, labels)
-
-
-def _class_sizes(images: int, classes: int) -> tuple[int, ...]:
-    """Images 0, 1, 2, … belong to classes 0, 1, 2, … in turn."""
-    return tuple(images // classes + (label < images % classes) for label in range(classes))

@@ -25,9 +25,8 @@ SIDE = 64
 class TinyImagenet(DataSpec):
     """500 training and 50 test images of each class, 64×64 in colour (Le and Yang 2015).
 
-    The published validation images are the test set, as is usual, because the published test images have no labels. It
-    reads the folder ``tiny-imagenet-200`` from the unpacked archive, or ``tiny-imagenet-200`` and ``tiny-imagenet-100``
-    (every second class) as Parquet files.
+    The published validation images are the test set, as the test images have no labels. Reads ``tiny-imagenet-200``
+    from the unpacked archive, or ``tiny-imagenet-200`` and ``tiny-imagenet-100`` (every second class) as Parquet files.
     """
 
     name: Literal["tiny_imagenet"] = Field(default="tiny_imagenet", description="colour photographs, 64×64")

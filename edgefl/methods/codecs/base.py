@@ -18,10 +18,7 @@ Encoded = Mapping[str, Tensor]
 
 
 class Codec(Component):
-    """The encoding of a float32 tensor; its fields are its options.
-
-    A model's tensors are encoded separately, and their encoded sizes are known before training.
-    """
+    """The encoding of each float32 tensor of a model, of a size known before training; its fields are options."""
 
     exact: ClassVar[bool] = False
     for_changes: ClassVar[bool] = False

@@ -13,8 +13,7 @@ def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
     """Bytes on the wire of each block under a codec.
 
     Parameters are encoded, and local tensors not sent. Buffers (running statistics and their counters) are sent as
-    float32, because a rounded step counter or variance breaks a model. A tensor that its encoding would not shorten is
-    also sent as float32.
+    float32, because rounded ones break a model, as are tensors that would not get shorter.
     """
     sizes = [0] * len(layout.block_names)
     for entry in (each for each in layout.parameters if not layout.is_local(each)):
@@ -26,10 +25,7 @@ def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
 
 
 def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.random.Generator) -> Tensor:
-    """Flat parameters ``[parameter_count]`` as received: encoded and decoded; a new vector if changed.
-
-    Random choices are drawn from ``numbers`` in the order of the tensors.
-    """
+    """Flat parameters ``[parameter_count]`` as received, a new vector if changed; ``numbers`` gives the draws."""
     if codec.exact:
         return parameters
     arrived = parameters.clone()

@@ -26,9 +26,7 @@ class Quantise(Codec):
 
     bits: Literal[8, 4] = Field(default=8, description="bits per number: 8 or 4")
     scale: Literal["tensor", "channel"] = Field(default="tensor", description="one scale per tensor or per output")
-    rounding: Literal["nearest", "stochastic"] = Field(
-        default="nearest", description="to the nearest step, or randomly up or down without bias"
-    )
+    rounding: Literal["nearest", "stochastic"] = Field("nearest", description="to the nearest, or without bias")
 
     @property
     def levels(self) -> int:

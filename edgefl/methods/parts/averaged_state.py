@@ -15,10 +15,7 @@ PART = "optimizer"
 
 
 class AveragedState(ServerUpdate):
-    """Another server update, and s ← s + Σ_k w_k f_k (s_k - s) for each tensor s of the clients' optimizers.
-
-    f_k is the factor of a stale update.
-    """
+    """Another update, and s ← s + Σ_k w_k f_k (s_k - s) of optimizers' tensors; f_k: the factor of a stale one."""
 
     base: SerializeAsAny[ServerUpdate]
     rule: SerializeAsAny[Optimizer]

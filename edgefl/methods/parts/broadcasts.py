@@ -14,10 +14,7 @@ _PARAMETERS = 997
 
 
 class Broadcasts:
-    """The broadcasts of a method's server update, and the bytes that each needs in the downlink.
-
-    ``sizes`` are encoded by the method's downlink codec.
-    """
+    """The broadcasts of a server update, and the bytes of each, given the ``sizes`` in the downlink's codec."""
 
     def __init__(self, method: Method, sizes: ModelSizes) -> None:
         server = method.server
@@ -31,11 +28,7 @@ class Broadcasts:
         }
 
     def check(self, downlink: Downlink, round: int, held: int | None) -> None:
-        """Check one downlink.
-
-        In round 0, clients may know a vector without receiving it (a momentum of zero); a client that holds a model may
-        have received the vector with it.
-        """
+        """Check one downlink: each vector is in it, unless in round 0 or for a client that holds a model."""
         sent: Counter[str] = Counter()
         for part in downlink.parts:
             sent[part.name] += part.bytes

@@ -22,10 +22,7 @@ class ClientState(Component):
     """Parts of an uplink that carry a vector's change, and the vector's name (SCAFFOLD's ``control``)."""
 
     def first(self, received: Tensor, parameter_count: int) -> State:
-        """The state of a client before its first participation, given the received model ``[size]``.
-
-        By default ``previous`` is that model, and other vectors are zero.
-        """
+        """The state before the first participation: ``previous`` is the received model ``[size]``, the rest zero."""
         zeros = received.new_zeros(parameter_count)
         return {name: received if name == "previous" else zeros.clone() for name in self.vectors}
 

@@ -48,10 +48,7 @@ class Passes(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """The predicted participation of one client with the whole model, on an undisturbed device.
-
-    After ``cool_for`` seconds of training, heat makes its steps take ``hot`` times as long.
-    """
+    """One client's predicted participation; after ``cool_for`` seconds, steps take ``hot`` times as long."""
 
     transfer: float  # seconds in which it does not train, t_com: of its downlink, its uplink and the framework
     passes: Passes  # seconds of its local steps while it is cool
@@ -83,16 +80,10 @@ class CommonFinish(Component):
     Alg. 2). Clients then take different numbers of steps: FedNova's server update removes the bias of this.
     """
 
-    share: float = Field(
-        default=1.0, gt=0, le=1, description="the part of the cohort that finishes with its usual work; 1: the slowest"
-    )
+    share: float = Field(1.0, gt=0, le=1, description="the part of the cohort that does its usual work; 1: the slowest")
     unit: Literal["steps", "epochs"] = Field(default="steps", description="the unit in which work is allotted")
-    most: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="the most units of work for one client; null: no limit"
-    )
-    drop_late: bool = Field(
-        default=False, description="close the round at the common finish; updates that arrive later are discarded"
-    )
+    most: int | None = Field(None, ge=1, le=1_000_000, description="the most units of one client; null: no limit")
+    drop_late: bool = Field(False, description="close at the common finish, and discard later updates")
 
     def time(self, cohort: Sequence[Predicted]) -> float:
         """T, the common finish in seconds after the start of the round; infinite if a link in its place is down.

@@ -32,10 +32,7 @@ class LocalPart(ClientState):
 
 
 def keeping_local(method: Method, layout: Layout, *more: Requirement) -> Method:
-    """The method with clients that keep the local part of a model with this layout, if it has one.
-
-    It must fit the method, and ``more``.
-    """
+    """The method with clients that keep this layout's local part, if any, which must fit it and ``more``."""
     takes: dict[Need, str] = {"shared model": "clients keep a part of this model"} if layout.local else {}
     if layout.local_parameters:
         takes["whole model"] = "clients keep some of this model's for themselves; expected only buffers in `local`"

@@ -77,10 +77,7 @@ class LocalRule(Component):
 
     @abstractmethod
     def update(self, parameters: Tensor, gradient: Tensor, memory: State, options: StepOptions, lr: Lr) -> Tensor:
-        """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
-
-        ``gradient`` was computed at :meth:`point`; ``lr`` is η_t of the round.
-        """
+        """The next parameters, given the gradient at :meth:`point`, which it may overwrite, and η_t; or in place."""
 
 
 Phase = Literal["forward", "backward", "update"]
@@ -204,8 +201,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     the round; ``draw`` returns the random inputs of so many samples, if not those of the ``context``; ``leaves`` are
     those of the job's earlier steps; ``entering`` is called at the start of each phase.
 
-    The gradient is that of the mean loss of all samples: the sum of those of the step's minibatches, each weighted by
-    its share of the samples.
+    The gradient is that of the mean loss of all samples: those of the minibatches, weighted by their shares.
 
     Returns:
         The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.
@@ -261,10 +257,7 @@ def direction(parameters: Tensor, gradient: Tensor, options: StepOptions) -> Ten
 
 
 class Sgd(LocalRule):
-    """θ ← θ - η_t d with d the clipped gradient plus weight decay, with (Nesterov) momentum if set.
-
-    The momentum starts at zero every round: clients keep no optimizer state between rounds.
-    """
+    """θ ← θ - η_t d, d the clipped gradient plus weight decay, with (Nesterov) momentum from zero in each round."""
 
     lr_on_device = True
 

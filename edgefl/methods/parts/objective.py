@@ -17,20 +17,14 @@ from edgefl.options import Component
 
 
 class Batch(NamedTuple):
-    """One minibatch on the training device: inputs ``[batch, *sample_shape]`` and labels.
-
-    Labels are int64 ``[batch]`` for classification, else as the task states (:class:`edgefl.tasks.base.Task`).
-    """
+    """A minibatch on the training device: inputs ``[batch, *sample_shape]``, and labels as the task states."""
 
     inputs: Tensor
     labels: Tensor
 
 
 class Loss(NamedTuple):
-    """The loss that a local step minimises, and the task's loss of the local path, a cross-entropy (both scalars).
-
-    The second is reported, and GMBS reads it as ζ; it needs no gradient.
-    """
+    """The loss that a step minimises, and the reported one of the local path (scalars), which GMBS reads as ζ."""
 
     total: Tensor
     cross_entropy: Tensor
@@ -39,8 +33,7 @@ class Loss(NamedTuple):
 class Variant(NamedTuple):
     """A kind of step: its share, and its random inputs. Shares sum to 1; one may be 0, for memory alone.
 
-    Work is linear in what a step executes, so only the probability of each part must be right: shares need not be
-    probabilities of the whole steps.
+    Work is linear in what a step executes, so only each part's probability must be right, not that of a whole step.
     """
 
     share: float
@@ -120,10 +113,7 @@ class Objective(Component):
         return None
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model that this loss trains, by default the scenario's; MOON adds a projection head.
-
-        It is called once, before the initial weights are drawn.
-        """
+        """The model that this loss trains, before weights are drawn: the scenario's; MOON adds a projection head."""
         check([Requirement(type(self).__name__, self.needs)], _taken_by(model))
         return model
 
@@ -132,10 +122,7 @@ class Objective(Component):
         return {}
 
     def variants(self, model: BlockModel) -> Sequence[Variant]:
-        """Steps that execute different operators; empty: all steps are alike.
-
-        The cost of a step is the mean over them, and its memory that of the largest.
-        """
+        """Steps of different operators, whose mean is the cost and whose largest the memory; empty: all are alike."""
         return ()
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:

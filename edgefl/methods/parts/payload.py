@@ -15,10 +15,7 @@ BASE = "base"
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """Bytes on the wire of each of the model's M blocks, first to last, encoded.
-
-    ``exact``: the received numbers are exactly the sent ones; a codec may round.
-    """
+    """Bytes on the wire of each of the model's M blocks; ``exact``: the codec does not round."""
 
     block_bytes: tuple[int, ...]
     exact: bool = True

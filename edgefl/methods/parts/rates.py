@@ -18,9 +18,7 @@ class Rate(Component):
 
     value: float = Field(gt=0, allow_inf_nan=False, description="the rate after the warm-up")
     warmup: float = Field(default=0.0, ge=0, description="rounds in which the rate grows to value")
-    over: Literal["rounds", "steps"] = Field(
-        default="rounds", description="one rate for each round, or one for each local step: step h of H is at t + h/H"
-    )
+    over: Literal["rounds", "steps"] = Field("rounds", description="each round, or each local step (h of H is t + h/H)")
 
     def at(self, time: float, step: float = 1.0) -> float:
         """The rate at a time in rounds, for a round or for a step of that length.

@@ -99,8 +99,7 @@ class Arrivals:
 def weighted_sum(vectors: Iterable[Tensor], weights: Tensor) -> Tensor:
     """Σ_k w_k x_k ``[n]``.
 
-    Vectors are added one after the other, in order, so the sum depends neither on threads nor on how a library splits a
-    matrix product.
+    Vectors are added in order, so the sum depends neither on threads nor on how a library splits a matrix product.
 
     >>> import torch
     >>> weighted_sum(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([0.25, 0.75]))
@@ -189,10 +188,7 @@ class ServerUpdate(Component):
         return None
 
     def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
-        """Check the number of updates of an aggregation without late clients, which the field ``set_by`` sets.
-
-        ``attackers`` is the usual number of attackers' updates among them.
-        """
+        """Check the number of updates of an aggregation, set by ``set_by``, of which so many are of attackers."""
 
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
@@ -210,10 +206,7 @@ class ServerUpdate(Component):
 
     @abstractmethod
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        """The next parameters θ_{t+1} and server state, from θ_t ``[parameter_count]`` and the state before.
-
-        ``parameters`` and ``state`` are copies, so the update may write to them, but not to the arrivals.
-        """
+        """The next θ_{t+1} and state, from copies of θ_t ``[parameter_count]`` and the state before."""
 
 
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(

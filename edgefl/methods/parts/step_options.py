@@ -14,19 +14,10 @@ from edgefl.options import Component
 class StepOptions(Component):
     """The options of :class:`~edgefl.methods.parts.local_options.LocalOptions`, which chooses the optimizer."""
 
-    epochs: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="passes over the client's data; 1 if steps is not set"
-    )
-    steps: int | None = Field(
-        default=None, ge=1, le=1_000_000_000, description="local steps instead of epochs (batches wrap around)"
-    )
+    epochs: int | None = Field(None, ge=1, le=1_000_000, description="passes over the data; 1 if steps is not set")
+    steps: int | None = Field(None, ge=1, le=1_000_000_000, description="local steps instead of epochs")
     batch: int = Field(default=32, ge=1, le=1_000_000_000, description="images in a minibatch")
-    accumulate: int = Field(
-        default=1,
-        ge=1,
-        le=1_000_000,
-        description="minibatches whose gradients are added up before a local step updates the parameters",
-    )
+    accumulate: int = Field(1, ge=1, le=1_000_000, description="minibatches whose gradients a local step adds up")
     precision: Literal["float32", "autocast", "bfloat16"] = Field(
         default="float32",
         description="how devices store what a step computes: autocast keeps float32 weights and makes copies and "
@@ -37,21 +28,12 @@ class StepOptions(Component):
     optimizer: Any = Field(default=None, description="chosen in LocalOptions")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
     nesterov: bool = Field(default=False, description="Nesterov momentum")
-    weight_decay: float = Field(
-        default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping; AdamW's is decoupled"
-    )
-    no_decay: tuple[str, ...] = Field(
-        default=(), description="parameters without weight decay: patterns of names BLOCK.NAME, such as '*.bias'"
-    )
+    weight_decay: float = Field(0.0, ge=0, description="L2 penalty, added after clipping; AdamW's is decoupled")
+    no_decay: tuple[str, ...] = Field((), description="parameters without decay: patterns of BLOCK.NAME: '*.bias'")
     clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
     drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
-    input: InputPipeline | None = Field(
-        default=None, description="the seconds in which a client makes batches; null: batches are in memory"
-    )
-    common_finish: CommonFinish | None = Field(
-        default=None, description="how the server changes each client's steps to a common finish; null: it does not"
-    )
-
+    input: InputPipeline | None = Field(None, description="the seconds in which a client makes batches; null: 0")
+    common_finish: CommonFinish | None = Field(None, description="fits each client's steps to a common finish")
     _decayed: tuple[slice, ...] = PrivateAttr((slice(None),))
     _poisson: bool = PrivateAttr(False)
 

@@ -40,14 +40,8 @@ class SubModels(Component):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"each update", "plain traffic", "shared model"})
-
-    levels: tuple[Share, ...] = Field(
-        default=(1.0, 0.5, 0.25), min_length=1, description="shares of the model that clients can train, largest first"
-    )
-    deadline: ShortSeconds | None = Field(
-        default=None,
-        description="a client gets the largest level whose local training of a round takes at most this; null: any",
-    )
+    levels: tuple[Share, ...] = Field((1.0, 0.5, 0.25), min_length=1, description="shares of the model, largest first")
+    deadline: ShortSeconds | None = Field(None, description="the most seconds of a client's training; null: any")
 
     @field_validator("levels")
     @classmethod
@@ -93,8 +87,7 @@ class Width(SubModels):
 class RollingWidth(Width):
     """Level p trains ⌊p C⌋ of the C channels of each hidden layer: a window that moves by one channel each round.
 
-    Its first channel is j mod C in round j (from 0), and after the last channel follows the first (Alam et al. 2022,
-    Sec. 3.2).
+    Its first channel is j mod C in round j (from 0); after the last follows the first (Alam et al. 2022, Sec. 3.2).
     """
 
     rounding = "down"

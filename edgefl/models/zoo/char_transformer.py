@@ -22,12 +22,9 @@ from edgefl.tasks.language_model import LanguageModel
 
 @MODELS.register("char_transformer")
 class CharTransformer(ModelSpec):
-    """Embedding, ``layers`` layers of causal attention and a perceptron, and a classifier.
+    """Embedding, ``layers`` layers of causal attention and a perceptron, and a classifier: M = ``layers`` + 2 blocks.
 
-    It classifies the last position, or every position if the task is language modelling.
-
-    Layers normalise first (pre-norm; Radford et al. 2019). Every layer, the embedding and the classifier are blocks:
-    M = ``layers`` + 2.
+    It classifies the last position, or, for language modelling, each one; pre-norm (Radford et al. 2019).
     """
 
     width: int = Field(default=64, ge=1, description="numbers at each position")

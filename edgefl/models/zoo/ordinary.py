@@ -18,7 +18,6 @@ class TorchvisionModel(OrdinaryModel):
     """An image model of torchvision by its name, without pretrained weights; it takes images of three channels."""
 
     packages: ClassVar[tuple[str, ...]] = ("torchvision",)
-
     torchvision: str = Field(description="the model's name, such as mobilenet_v3_small")
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of the model")
 
@@ -46,13 +45,9 @@ class TorchvisionModel(OrdinaryModel):
 
 @MODELS.register("timm")
 class TimmModel(OrdinaryModel):
-    """An image model of timm by its name, without pretrained weights; needs the extra ``timm``.
-
-    A model that takes images of one size is built for the size of the data's images.
-    """
+    """An untrained image model of timm by its name, for the size of the images; needs the extra ``timm``."""
 
     packages: ClassVar[tuple[str, ...]] = ("timm",)
-
     timm: str = Field(description="the model's name, such as vit_tiny_patch16_224")
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of timm.create_model")
 

@@ -53,10 +53,7 @@ class SmallCnn(ModelSpec):
 
 @MODELS.register("cnn1d")
 class Cnn1d(ModelSpec):
-    """conv w, conv 2w, fc 4w, fc over ``[channels, length]``; ReLU after each but the last (M = 4).
-
-    Each convolution is followed by max-pooling over four places.
-    """
+    """conv w, conv 2w with pooling over four places, fc 4w, fc over ``[channels, length]``, and ReLU (M = 4)."""
 
     width: int = Field(default=16, ge=1, le=4096, description="channels of the first convolution")
     kernel: int = Field(default=9, ge=1, le=255, description="length of the convolutions' kernels")
@@ -81,10 +78,7 @@ class Cnn1d(ModelSpec):
 
 @MODELS.register("mlp")
 class Mlp(ModelSpec):
-    """A linear layer and ReLU for each hidden width, and a linear classifier; each layer is a block.
-
-    Inputs of any shape are flattened; integers are used as numbers.
-    """
+    """A linear layer and ReLU for each hidden width, and a linear classifier, on flattened inputs of any shape."""
 
     widths: tuple[Annotated[int, Field(ge=1, le=65536)], ...] = Field(
         default=(64, 64), min_length=1, max_length=64, description="widths of the hidden layers"

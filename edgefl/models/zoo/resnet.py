@@ -19,11 +19,7 @@ UNITS = 6
 
 
 class _ResNet(NormedSpec):
-    init: Init = Field(
-        default="uniform",
-        description="initial values of convolutions: PyTorch's default of a layer, or N(0, 2 / fan-out), as in "
-        "torchvision's ResNets",
-    )
+    init: Init = Field("uniform", description="N(0, 2 / fan-out) as in torchvision's, or PyTorch's")
 
 
 @MODELS.register("resnet18")

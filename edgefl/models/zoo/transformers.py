@@ -5,7 +5,6 @@ import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -43,13 +42,11 @@ _OF_TRANSFORMERS = ("attn_implementation",)
 class TransformersModel(OrdinaryModel):
     """A model of transformers by its type, such as gpt2 or bert; needs the extra ``transformers``.
 
-    It is built from its configuration, with random values or those of ``weights``. Nothing is downloaded, and no code
-    of a checkpoint is executed. Attention is computed as two products and a softmax, unless ``args`` choose another
-    implementation.
+    It is built from its configuration; nothing is downloaded, and no code of a checkpoint is executed. Attention is two
+    products and a softmax, unless ``args`` choose another implementation.
     """
 
     packages: ClassVar[tuple[str, ...]] = ("transformers",)
-
     transformers: str = Field(description="the model's type, such as gpt2, bert or vit")
     config: InputFile | None = Field(default=None, description="a config.json; null: the type's own configuration")
     args: dict[str, JsonValue] = Field(default={}, description="changes to the configuration, such as n_layer: 2")
@@ -91,6 +88,10 @@ class TransformersModel(OrdinaryModel):
                 what, shape = f"the {self.head} of '{self.transformers}'", "×".join(map(str, sample_shape))
                 message = f"{what} cannot be built for inputs of {shape}: {first_line(error)[:200]}"
                 raise UserError(message) from None
+        for layer in list(model.modules()):
+            for name, child in layer.named_children():
+                if type(child).__name__ in {"NewGELUActivation", "FastGELUActivation"}:
+                    setattr(layer, name, Gelu(child))
         if padding is not None and "attention_mask" in inspect.signature(model.forward).parameters:
             return Logits(model, last=last, masked=True, padding=padding, tokens=tokens)
         # Inputs have no padding: the last position is that of the last token, and all tokens are trained.
@@ -110,8 +111,11 @@ class TransformersModel(OrdinaryModel):
         if isinstance(module, Logits) and module.padding is not None:
             reason = f"its layers depend on which tokens are padding, here {module.padding}"
             return Split({"model": module}, f"{reason}; if no text is padded, write args: {{pad_token_id: null}}")
-        found = layered(module, partial(_zeros, sample_shape, input_type))
-        return found or Split({"model": module}, "its layers cannot be called one by one")
+
+        def zeros(batch: int, device: torch.device) -> Tensor:
+            return torch.zeros(batch, *sample_shape, dtype=input_type, device=device)
+
+        return layered(module, zeros) or Split({"model": module}, "its layers cannot be called one by one")
 
     def _configuration(self, types: Any, sample_shape: tuple[int, ...], classes: int) -> Any:
         if self.transformers not in types:
@@ -205,10 +209,7 @@ class Logits(nn.Module):
         self._model[0].gradient_checkpointing_enable(options)  # type: ignore[operator]
 
     def _of_padded(self, inputs: Tensor, padding: int) -> Tensor:
-        """The logits of texts that are first moved to where they would be without padding before them.
-
-        So their positions, and the first one, by which encoders classify, do not depend on the padding.
-        """
+        """The logits of texts moved to their beginning, so that positions do not depend on padding before them."""
         length = inputs.shape[1]
         places = torch.arange(length, device=inputs.device)
         before = ((inputs != padding).cumsum(1) == 0).sum(1, keepdim=True)
@@ -225,25 +226,34 @@ class Logits(nn.Module):
         return logits
 
 
+class Gelu(nn.Module):
+    """GELU by its approximation with tanh: one pass over the memory where transformers' eight operators make eight.
+
+    A device's cost is that of the eight operators, so fake tensors, on which it is counted, pass through them.
+    """
+
+    def __init__(self, plain: nn.Module) -> None:
+        super().__init__()
+        self.plain = plain
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        fast = type(inputs) is Tensor
+        found: Tensor = nn.functional.gelu(inputs, approximate="tanh") if fast else self.plain(inputs)
+        return found
+
+
 def padding_of(model: BlockModel) -> int | None:
     """The token that fills texts up, if the model masks it."""
     return model.module.padding if isinstance(model.module, Logits) else None
 
 
 def _first_position(model: nn.Module, padding: int | None) -> int | None:
-    """The number of the first position, if the model counts positions from its padding token, as roberta does.
-
-    ``padding`` is the type's own token, for a model that has none.
-    """
+    """The number of the first position, if positions are counted from the padding token, as in roberta."""
     for layer in model.modules():
         if isinstance(getattr(layer, "position_embeddings", None), nn.Embedding) and hasattr(layer, "padding_idx"):
             own: Any = padding if layer.padding_idx is None else layer.padding_idx
             return None if own is None else int(own) + 1
     return None
-
-
-def _zeros(shape: tuple[int, ...], type: torch.dtype, batch: int, device: torch.device) -> Tensor:
-    return torch.zeros(batch, *shape, dtype=type, device=device)
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""The interface of the kinds of capacity that a client's link can have, and capacities that change over time.
-
-A changing capacity is a piecewise-constant function of virtual time, evaluated only when it is used.
-"""
+"""The interface of kinds of capacity, and capacities that are piecewise-constant functions of virtual time."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ class CapacityProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SteppedProcess:
-    """One client's row of capacities that change together, every ``step`` seconds.
-
-    ``at_step`` returns all clients' capacities during a step (from 0), bit/s.
-    """
+    """A client's row of capacities ``at_step`` (from 0, of all clients, bit/s), of ``step`` seconds each."""
 
     step: float
     at_step: Callable[[int], NDArray[np.float64]]
@@ -76,10 +70,7 @@ class LinkDirection(NamedTuple):
 
 
 class Capacities(ABC):
-    """The capacities of all clients in one direction of a link, bit/s.
-
-    They are those that :meth:`at` returns for each round; else each client has a :meth:`process`.
-    """
+    """All clients' capacities in a direction, bit/s: those of :meth:`at` in each round, or a :meth:`process`."""
 
     traces: Mapping[str, StepTrace] = {}
     """The recorded traces that clients follow, by name."""

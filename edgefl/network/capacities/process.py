@@ -31,9 +31,7 @@ class GeneratedCapacity(CapacitySpec):
         None, description="Quantiles of measured downlinks, instead of `quantiles`."
     )
     quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] | None = Field(
-        None,
-        min_length=2,
-        description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside.",
+        None, min_length=2, description="Percent to rate, {10: 12 Mbit/s, …}; linear between, flat outside."
     )
     step: Seconds = Field(1.0, ge=LEAST_CHANGE_SECONDS, description="How long a value is valid.")
     correlation: float = Field(0.7, ge=0, lt=1, description="Lag-1 autocorrelation of the underlying Gaussian series.")
@@ -76,8 +74,7 @@ class GeneratedRates(Capacities):
     Each capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function turns
     its ranks into rates, and a two-state Markov chain switches the link off and on. All clients of a link advance
     together, with one keyed stream for each step, so no client's series depends on the order of calls. At fixed
-    intervals the series restarts independently of its past, so that a link that was idle for years does not require all
-    steps in between.
+    intervals the series restarts independently of its past, so that idle years cost nothing.
 
     >>> direction = LinkDirection("5g", "down", 3, 0, None, False, GeneratedCapacity(like="5g_walking"))
     >>> client = GeneratedRates(GeneratedCapacity(quantiles={0: 1e6, 100: 9e6}), direction).process(2)

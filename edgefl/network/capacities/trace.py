@@ -29,21 +29,12 @@ class TraceCapacity(CapacitySpec):
     """Recorded traces, looped; each client starts at its own point of its trace unless ``shift`` is none."""
 
     kind: Literal["trace"] = Field("trace", description="A capacity from recorded traces.")
-    file: InputTraces = Field(
-        description="A file of traces or a folder of such files, searched here, then below EDGEFL_DATA; 5gophers is"
-        " shipped."
-    )
+    file: InputTraces = Field(description="A file or folder, searched here, then below EDGEFL_DATA, or 5gophers.")
     format: TraceFormat | TraceColumns = Field(
-        "mahimahi",
-        description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second; a published data"
-        " set's; or the columns of a CSV file.",
+        "mahimahi", description="A format's name, or the columns of a CSV file; mahimahi: a millisecond per packet."
     )
-    only: str | None = Field(
-        None, description="The groups or files that are used, by name; * and ? stand for any characters."
-    )
-    assign: Literal["random", "in_order"] = Field(
-        "random", description="Which client gets which trace. random: drawn; in_order: client k gets trace k."
-    )
+    only: str | None = Field(None, description="The groups or files that are used, by name; * and ? as in a shell.")
+    assign: Literal["random", "in_order"] = Field("random", description="Drawn, or client k gets trace k.")
     every: Seconds = Field(1.0, gt=0, description="Interval over which a mahimahi trace is averaged; 1 ms is exact.")
     scale: float = Field(1.0, gt=0, description="Factor on every rate of the trace.")
     shift: Literal["random", "none"] = Field("random", description="Whether clients start at random points.")
@@ -65,10 +56,7 @@ class TraceCapacity(CapacitySpec):
 
 
 class _Replayed(Capacities):
-    """The traces of a direction, and the client that follows each, shifted to where the client starts.
-
-    If both directions name the same file or folder, a client starts both of its traces at the same second.
-    """
+    """A direction's traces, each client's, and where it starts: at one second in both, if they have one file."""
 
     def __init__(self, spec: TraceCapacity, direction: LinkDirection, *, with_pair: bool = True) -> None:
         self._spec, self._link = spec, direction
@@ -113,18 +101,13 @@ class _Replayed(Capacities):
     def _draws(self) -> list[float]:
         """Where each client starts, in parts of its trace; the draws cover the whole fleet."""
         key = "both" if self._pair is not None else self._link.direction
-        draws: list[float] = (
-            generator(self._link.seed, "link-shift", self._link.name, key).random(self._link.clients).tolist()
-        )
+        numbers = generator(self._link.seed, "link-shift", self._link.name, key)
+        draws: list[float] = numbers.random(self._link.clients).tolist()
         return draws
 
 
 def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = None) -> dict[str, StepTrace]:
-    """The traces that a capacity names, in order, by the names of their files and groups.
-
-    Of a folder with pairs of files, those for the direction are read. A file that is not found as it is named is
-    searched in ``folder``.
-    """
+    """The traces that a capacity names, for this direction of pairs; its file is searched also in ``folder``."""
     path = find_input(spec.file, folder, what="traces")
     files = _files(path, direction) if path.is_dir() else {"": path}
     found: dict[str, StepTrace] = {}

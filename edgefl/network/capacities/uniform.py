@@ -71,6 +71,5 @@ class _Uniform(Capacities):
     def _drawn(self, epoch: int) -> NDArray[np.float64]:
         link, spec = self._direction, self._spec
         key = "down" if link.symmetric else link.direction
-        return spec.low + (spec.high - spec.low) * generator(link.seed, "link", link.name, key, epoch).random(
-            link.clients
-        )
+        draws = generator(link.seed, "link", link.name, key, epoch).random(link.clients)
+        return spec.low + (spec.high - spec.low) * draws

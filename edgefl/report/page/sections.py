@@ -10,13 +10,16 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
+from edgefl.report.page.fleet_pictures import battery_data, map_data
 from edgefl.report.page.series import Series, compared_series, front_over, series_of, slider_data
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, named, none_completed_a_round
 from edgefl.report.run_result import RunResult
 from edgefl.report.sensitivity import robustness_data
+from edgefl.report.stragglers import stragglers_table
 from edgefl.report.table import Table, by_label
+from edgefl.report.timeline.gantt import LOOKS, gantt_data
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
 
@@ -81,18 +84,23 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     scenarios = [(name, run.paths.scenario.read_text("utf-8")) for name, run in named(runs).items()]
     priced = [each for each in PRICED.values() if each.limit and all(at(e, each.name) is not None for e in results)]
     kinds = COSTS | {each.name: each.head for each in priced}
-    front = [(head, _front(compared_series(series), kind)) for kind, head in kinds.items()] if trained else []
+    compared = compared_series(series)
+    front = [(head, _front(compared, kind), kind * (kind in COSTS)) for kind, head in kinds.items()] if trained else []
     logged = any(one.timelines for one in series)
     robust = robustness_data(runs)
     found = [
         Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
         logged and Section("rounds", "What limited the rounds", _rounds(series)),
+        (bars := _gantt(series)) and Section("gantt", "One round", bars),
+        (late := stragglers_table(series)) and Section("stragglers", "Whom the rounds waited for", {"shown": late}),
         logged and Section("devices", "Devices", devices_data(series)),
         Section("budget", "Who wins at your budget?", {"trained": trained, "costs": COSTS, "word": metric}),
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
         Section("statistics", "All figures, intervals and differences",
                 {"every": details(*runs)}, True),
-        trained and Section("front", f"{title} against cost", {"lines": front}, True),
+        trained and Section("front", f"{title} against cost", {"lines": front}),
+        (nodes := map_data(series)) and Section("map", "Map of the fleet", {"methods": nodes}),
+        (held := battery_data(series)) and Section("batteries", "Batteries over time", {"methods": held}),
         logged and Section("traffic", "Traffic: useful and wasted bytes", {"rows": _traffic(series)}, True),
         (rows := fairness_data(series))
         and Section("fairness", "The worst tenth of clients", {"rows": rows, "title": title}, True),
@@ -146,6 +154,15 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
                   [(each, quantity(seconds[each], "seconds"), 100 * seconds[each] / longest) for each in shown])
                  for name, hidden, seconds in phases],
     }  # fmt: skip
+
+
+def _gantt(series: Sequence[Series]) -> dict[str, Any]:
+    """The rounds of each method's first seed."""
+    logged = {one.name: one.timelines[0] for one in series if one.timelines}
+    methods = gantt_data(logged)
+    some = any(len(each["rounds"]) < each["of"] for each in methods)
+    words = f"Of the first seed{', evenly spaced rounds' * some}. Another picture: edgefl timeline RUN --method NAME."
+    return {"gantt": methods, "kinds": list(LOOKS), "words": words} if methods else {}
 
 
 _PHASES = {"download": "download over ", "compute": "computing on ", "upload": "upload over "}

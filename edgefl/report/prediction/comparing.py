@@ -174,9 +174,10 @@ def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, 
 
 
 def _bytes(timeline: Timeline, rounds: float) -> tuple[int, int]:
-    """The bytes of clients' transfers down and up for the jobs of the first rounds."""
+    """The bytes of clients' transfers down and up for the jobs of the first rounds; one between peers is both."""
     moved = [each for each in timeline.transfers if each.item != "relay" and each.round <= rounds]
-    return sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up)
+    down = sum(each.bytes for each in moved if not each.up or each.flow in timeline.receptions)
+    return down, sum(each.bytes for each in moved if each.up)
 
 
 def _targets(label: str, results: list[tuple[SeedResult, SeedResult]], bands: Bands) -> Targets:

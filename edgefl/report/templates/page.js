@@ -128,5 +128,27 @@
   });
 
   updateStandings();
+  // Tables whose headings sort: figures with units by their amount, the largest first; words by the alphabet.
+  const scales = Object.fromEntries(Object.values(data.ladders).flat());
+  const amount = (words) => {
+    const found = words.match(/^≥?≈?\s*(-?[\d.]+(?:e\d+)?)\s*(\S*)/);
+    return found ? Number(found[1]) * (scales[found[2]] || 1) : NaN;
+  };
+  document.querySelectorAll(".sortable th").forEach((head) => {
+    const sort = document.createElement("button");
+    sort.append(...head.childNodes);
+    head.append(sort);
+    sort.addEventListener("click", () => {
+      const [body] = head.closest("table").tBodies;
+      const of = (row) => row.cells[head.cellIndex].textContent;
+      const again = head.ariaSort === "descending";
+      const numbers = [...body.rows].some((row) => !Number.isNaN(amount(of(row))));
+      const order = (one, other) => numbers ? (amount(of(one)) || 0) - (amount(of(other)) || 0) : of(other).localeCompare(of(one));
+      const rows = [...body.rows].sort((one, other) => (again ? 1 : -1) * order(one, other));
+      [...head.parentNode.cells].forEach((each) => { each.ariaSort = null; });
+      head.ariaSort = again ? "ascending" : "descending";
+      body.append(...rows);
+    });
+  });
   document.documentElement.dataset.ready = "yes";
 })();

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from edgefl.report.figure_file import new_figure, plain
 from edgefl.report.timeline.data import Timeline
-from edgefl.report.timeline.trace import Window, window_of
-from edgefl.wording import grouped
+from edgefl.report.timeline.trace import window_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PREFETCH = "prefetch for the next round"
 # Okabe and Ito's colours; hatches distinguish the bars without colour.
-_LOOKS: dict[str, dict[str, Any]] = {
+LOOKS: dict[str, dict[str, Any]] = {
     "download": {"color": "#0072B2", "hatch": ""},
     "framework": {"color": "#E69F00", "hatch": "\\\\"},
     "compute": {"color": "#D55E00", "hatch": "//"},
@@ -25,7 +29,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
 _ROWS = 60
 
 
-class _Bar(NamedTuple):
+class Bar(NamedTuple):
     """A transfer, a computation, or the framework's time; ``whole`` is false if it was aborted."""
 
     word: str
@@ -44,7 +48,7 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
 
     window = window_of(timeline, (number, number))
     round = next(each for each in timeline.rounds if each.number == number)
-    bars = _bars(timeline, number, window)
+    [bars] = bars_of(timeline, [number])
     prefetching = {name for name, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
     ordered = sorted(bars, key=lambda name: (max(bar.ended for bar in bars[name]), name))
     rows = [name for name in ordered if name not in prefetching][-_ROWS:]
@@ -58,7 +62,7 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
             thin = bar.word == _PREFETCH
             shift = (0.27 if thin else -0.12) if both else 0.0
             height = 0.2 if thin and both else 0.5 if both else 0.62
-            looks = {"edgecolor": "white", "linewidth": 0.8, "alpha": 1.0 if bar.whole else 0.5, **_LOOKS[bar.word]}
+            looks = {"edgecolor": "white", "linewidth": 0.8, "alpha": 1.0 if bar.whole else 0.5, **LOOKS[bar.word]}
             ax.barh(row + shift, end - begin, left=begin - window.began, height=height, **looks)
     devices = {f"client {client}": timeline.device_of(client) for client in timeline.groups}
     ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
@@ -75,7 +79,7 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     ax.set_title(f"{title}, round {number}: closed by {closed}", fontsize=11, loc="left")
     every = [bar for found in bars.values() for bar in found]
     words = {bar.word for bar in every}
-    drawn = [(word, looks["color"], looks["hatch"]) for word, looks in _LOOKS.items() if word in words]
+    drawn = [(word, looks["color"], looks["hatch"]) for word, looks in LOOKS.items() if word in words]
     handles = [Patch(label=word, edgecolor="white", facecolor=colour, hatch=hatch) for word, colour, hatch in drawn]
     if not all(bar.whole for bar in every):
         handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
@@ -83,13 +87,55 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     return figure
 
 
-def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Bar]]:
-    bars: list[tuple[str, _Bar]] = []
+def bars_of(timeline: Timeline, numbers: Sequence[int]) -> list[dict[str, list[Bar]]]:
+    """The bars of each of these rounds, ascending, by the name of their client or cell."""
+    windows = [window_of(timeline, (number, number)) for number in numbers]
+    begins = [each.began for each in windows]
+    found: list[defaultdict[str, list[Bar]]] = [defaultdict(list) for _ in numbers]
+
+    def draw(name: str, word: str, span: tuple[float, float], *, whole: bool = True, round: int = 0) -> None:
+        started, ended = span
+        for place in range(max(0, bisect_right(begins, started) - 1), bisect_right(begins, ended)):
+            if windows[place].holds(started, ended):
+                shown = _PREFETCH if round > numbers[place] and word == "prefetch" else word
+                found[place][name].append(Bar("download" if shown == "prefetch" else shown, started, ended, whole))
+
+    words = {"down": "download", "up": "upload", "relay": "cell and server"}
     for each in timeline.transfers:
         name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
-        word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
-        word = word or (_PREFETCH if each.round > number else "download")
-        bars.append((name, _Bar(word, each.started, each.ended, each.whole)))
-    bars += [(f"client {of.client}", _Bar("compute", of.started, of.ended, of.whole)) for of in timeline.computations]
-    bars += [(f"client {of.client}", _Bar("framework", of.started, of.ended, True)) for of in timeline.frameworks]
-    return grouped((name, bar) for name, bar in bars if window.holds(bar.started, bar.ended))
+        word, span = words.get(each.item, "prefetch"), (each.started, each.ended)
+        draw(name, word, span, whole=each.whole, round=each.round)
+    for job in timeline.computations:
+        draw(f"client {job.client}", "compute", (job.started, job.ended), whole=job.whole)
+    for gap in timeline.frameworks:
+        draw(f"client {gap.client}", "framework", (gap.started, gap.ended))
+    return [dict(each) for each in found]
+
+
+_MOST_BARS = 9000
+"""Bars on a page; of longer runs it has evenly spaced rounds."""
+
+
+def gantt_data(timelines: Mapping[str, Timeline]) -> list[dict[str, Any]]:
+    """For the page: by the name of a method the bars of its rounds, their times in ten thousandths of the round."""
+    kinds = list(LOOKS)
+    methods = []
+    for name, timeline in timelines.items():
+        many = len(timeline.transfers) + len(timeline.computations) + len(timeline.frameworks)
+        shown = min(
+            len(timeline.rounds), max(1, int(_MOST_BARS / len(timelines) * len(timeline.rounds) / max(1, many)))
+        )
+        picked = np.unique(np.linspace(0, max(0, len(timeline.rounds) - 1), shown).round().astype(int))
+        chosen = [timeline.rounds[place] for place in picked.tolist()]
+        rounds = []
+        for round, bars in zip(chosen, bars_of(timeline, [each.number for each in chosen]), strict=True):
+            scale = 10_000 / max(round.ended - round.began, 1e-12)
+            rounds.append({
+                "round": round.number, "seconds": round.ended - round.began, "closed": round.critical,
+                "rows": {row: [[kinds.index(each.word), int(scale * (max(each.started, round.began) - round.began)),
+                                int(scale * (min(each.ended, round.ended) - round.began)), int(each.whole)]
+                               for each in own] for row, own in bars.items()},
+            })  # fmt: skip
+        devices = {f"client {client}": device for client, (_, device) in timeline.groups.items()}
+        methods.append({"name": name, "of": len(timeline.rounds), "rounds": rounds, "devices": devices})
+    return [each for each in methods if each["rounds"]]

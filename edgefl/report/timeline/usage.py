@@ -58,7 +58,7 @@ def _paths(timeline: Timeline) -> list[_Path]:
             since = timeline.sent_off.get(transfer.job, transfer.started)
             if transfer.ended > since or transfer.started >= since:
                 jobs[transfer.job].append(transfer._replace(started=max(transfer.started, since)))
-    computations = grouped((each.client, each) for each in timeline.computations)
+    computing = grouped((each.client, each) for each in timeline.computations)
     between = [each for each in timeline.transfers if each.flow in timeline.receptions]
     received = grouped(((timeline.receptions[each.flow], each.round), each) for each in between)
 
@@ -69,9 +69,7 @@ def _paths(timeline: Timeline) -> list[_Path]:
         down, up = ([each for each in own if each.up is side] for side in (False, True))
         # Without a download, the job began with its computation.
         began, ended = min(each.started for each in own) if down else round.began, max(each.ended for each in own)
-        compute = [
-            each for each in computations.get(round.critical, ()) if began <= each.started and each.ended <= ended
-        ]
+        compute = [each for each in computing.get(round.critical, ()) if began <= each.started and each.ended <= ended]
         gate = (down or up)[0].path[0 if down else -1]
         near = relays.get((round.number, gate), [])
         down += received.get((round.critical, round.number), [])

@@ -41,27 +41,17 @@ class Order(NamedTuple):
 
 
 class BandwidthSpec(Options):
-    """A bandwidth allocation as a scenario describes it; its fields are the options.
-
-    Its answers depend on the arguments only, so that ``edgefl verify`` can ask for them again.
-    """
+    """A bandwidth allocation as a scenario describes it; its answers depend on the arguments only."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"server's links"})
     """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
 
     @abstractmethod
     def order(self, transfers: Transfers) -> Order:
-        """The shares of these transfers on their links from now on.
-
-        Called when one of them begins or ends to use its links, when a capacity of these links changes, and after
-        :meth:`lasts`.
-        """
+        """The transfers' shares from now on; asked when one begins or ends, a capacity changes, or they expire."""
 
     def lasts(self, transfers: Transfers, order: Order, rates: NDArray[np.float64]) -> float:
-        """Seconds after which :meth:`order` must be called again even if nothing else happens; infinite for never.
-
-        ``rates`` follow from the order, bit/s.
-        """
+        """Seconds for which an order that gave these ``rates`` (bit/s) is valid at most; infinite: no limit."""
         return math.inf
 
 

@@ -12,8 +12,7 @@ class DeadlineFirst(BandwidthSpec):
 
     Transfers that would be late even alone come last, because serving them makes others late (the overload of
     earliest-deadline-first scheduling). Among transfers that are due at the same time, such as all uploads of a round,
-    those with the fewest bytes left come first. The order is decided anew when a transfer begins or ends, or a capacity
-    changes.
+    those with the fewest bytes left come first. The order is decided anew at each change.
     """
 
     needs = frozenset({"server's links", "rounds", "deadline"})

@@ -30,11 +30,7 @@ class LeastMakespan(BandwidthSpec):
 
     needs = frozenset({"server's links", "rounds", "star"})
 
-    downloads: bool = Field(
-        default=False,
-        description="true: downloads too, so that slow clients compute early; false: downloads have equal shares, and "
-        "no round is longer than with equal shares only",
-    )
+    downloads: bool = Field(False, description="also downloads: slow clients compute early; rounds may be longer")
 
     def order(self, transfers: Transfers) -> Order:
         count = len(transfers.bytes)

@@ -81,11 +81,7 @@ class BlockScheduler(ABC):
 
     @abstractmethod
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
-        """The number of blocks α for each client of the cohort; called in partial rounds only, in the order of rounds.
-
-        Rounds count from 0. The cohort is all clients of a synchronous round, or the clients dispatched together in
-        other protocols.
-        """
+        """The number of blocks α of each client of a cohort, in partial rounds only, in order from 0."""
 
     def weighed(self) -> Mapping[int, Weighed]:
         """What the last choice rested on, by client, for the log; empty if it adds no bonus to a reward."""

@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,9 +86,7 @@ class GmbsScheduler(BlockScheduler):
     reads = frozenset({"loss", "distance", "compute_seconds", "transfer_seconds"})
 
     def __init__(self, seed: int, arms: int, *, lam: float, bonus_scale: float) -> None:
-        self._seed = seed
-        self._lam = lam
-        self._bonus_scale = bonus_scale
+        self._seed, self._lam, self._bonus_scale = seed, lam, bonus_scale
         self._remembered: defaultdict[int, NDArray[np.float64]] = defaultdict(lambda: np.zeros(arms))
         self._played: defaultdict[int, NDArray[np.int64]] = defaultdict(lambda: np.zeros(arms, dtype=np.int64))
         self._loss: dict[int, float] = {}
@@ -163,18 +160,15 @@ class OptimalScheduler(BlockScheduler):
     reads = frozenset({"distance", "foreseen"})
 
     def __init__(self, arms: int, *, seconds: float, bytes: float) -> None:
-        self._arms = arms
-        self._seconds = seconds
-        self._bytes = bytes
+        self._arms, self._seconds, self._bytes = arms, seconds, bytes
         self._distance: dict[int, float] = {}
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         worth = np.array([self._distance.get(client, 1.0) for client in cohort])
         # A choice that changes nothing has the value 0; the smallest α is taken.
         worth = np.where(forecast.free, worth, 0.0)
-        alphas = best_blocks(
-            worth, forecast.seconds[:, : self._arms], forecast.bytes[:, : self._arms], self._seconds, self._bytes
-        )
+        seconds, bytes = forecast.seconds[:, : self._arms], forecast.bytes[:, : self._arms]
+        alphas = best_blocks(worth, seconds, bytes, self._seconds, self._bytes)
         return {client: int(alpha) for client, alpha in zip(cohort, alphas, strict=True)}
 
     def observe(self, feedback: BlockFeedback) -> None:
@@ -240,12 +234,8 @@ def _program(
 class Optimal(BlockSchedulerSpec):
     """Maximise Σ d_k α_k within limits on time and bytes: a reference for greedy schedulers."""
 
-    seconds: Annotated[Seconds, Field(gt=0)] | None = Field(
-        default=None, description="T, the limit on each client's predicted seconds in a partial round; null: no limit"
-    )
-    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
-        default=None, description="of all downlinks of a partial round together; null: no limit"
-    )
+    seconds: Seconds | None = Field(None, gt=0, description="T, the limit on each client's predicted time; null: none")
+    bytes: Bytes | None = Field(None, gt=0, description="of all downlinks of a round; null: no limit")
 
     def start(self, seed: int, blocks: int) -> OptimalScheduler:
         limits = {

@@ -14,10 +14,7 @@ from edgefl.registry import Registry, chosen_part
 
 
 class Foreseen(NamedTuple):
-    """Seconds that clients would take for a whole round from now on, alone on their paths; one entry for each client.
-
-    The download is that of the whole model; it is infinite where a link is down.
-    """
+    """Seconds of a round with the whole model, from now, alone on their paths, by client; infinite where down."""
 
     download: NDArray[np.float64]
     compute: NDArray[np.float64]
@@ -105,10 +102,7 @@ class Selector(ABC):
         """
 
     def candidates(self) -> NDArray[np.int64] | None:
-        """The only clients that it can ever pick; ``None`` where it may pick any client.
-
-        Where none of them can take part, the run waits for one of them, and stalls if none ever becomes available.
-        """
+        """The only clients that it can pick; ``None``: any. If they are gone for ever, the run stalls."""
         return None
 
     def observe(self, feedback: SelectionFeedback) -> None:  # noqa: B027  (not every selector learns)

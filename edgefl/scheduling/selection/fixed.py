@@ -29,9 +29,7 @@ class FixedSelector(Selector):
 class Fixed(SelectorSpec):
     """The same clients every round (FedBR's setup as we interpret it, with ten active clients)."""
 
-    clients: tuple[int, ...] | None = Field(
-        default=None, min_length=1, description="their numbers, from 0; the first `training.cohort` clients when null"
-    )
+    clients: tuple[int, ...] | None = Field(None, min_length=1, description="from 0; null: the first `training.cohort`")
 
     def start(self, seed: int) -> FixedSelector:
         if self.clients is not None and (len(set(self.clients)) < len(self.clients) or min(self.clients) < 0):

@@ -20,8 +20,7 @@ class OortSelector(SeededSelector["Oort"]):
     √(0.1 ln R / L) for a client that last took part in pick L of R, times (T/t)^α where its seconds t exceed the
     preferred duration T. A share ε of a cohort explores clients that were never tried. The rest is drawn in proportion
     to utility from the clients that reach ``cutoff`` times the utility of the last one within the cohort's size. T is a
-    percentile of the tried clients' seconds; the pacer raises it when the total utility falls from one window to the
-    next.
+    percentile of the tried clients' seconds; the pacer raises it when utility falls between windows.
 
     Interpretations: the loss is a client's mean over its last epoch, where the paper uses the root of the mean squared
         losses of single images; untried clients are explored uniformly; no client is excluded because it took part
@@ -119,9 +118,7 @@ class Oort(SelectorSpec):
     least_exploration: float = Field(default=0.2, ge=0, le=1, description="lower limit of ε")
     penalty: float = Field(default=2.0, ge=0, description="exponent α of the penalty (T/t)^α for slow clients")
     cutoff: float = Field(default=0.95, ge=0, le=1, description="share of the last utility that a client must reach")
-    percentile: float = Field(
-        default=30.0, ge=0, le=100, description="preferred duration T, as a percentile of the tried clients' seconds"
-    )
+    percentile: float = Field(30.0, ge=0, le=100, description="T, as a percentile of the tried clients' seconds")
     pacer_step: float = Field(default=5.0, ge=0, description="percent by which the pacer raises the percentile")
     window: int = Field(default=20, ge=1, description="rounds whose total utility the pacer compares")
 

@@ -18,10 +18,9 @@ from edgefl.scheduling.selection.oort import round_up
 class AskedLosses(SeededSelector["PowerOfChoice"]):
     """π_pow-d and π_cpow-d (Cho, Wang and Joshi, AISTATS 2022).
 
-    A set of d candidates is drawn without replacement, a client k with the probability p_k, its share of all data.
-    Each candidate evaluates the model that the round begins with, on all its training images or (cpow-d) on a random
-    batch of them. The clients with the highest losses are picked; of equal ones those that were drawn first, so that
-    ties are broken at random.
+    A set of d candidates is drawn without replacement, a client k with the probability p_k, its share of all data. Each
+    candidate evaluates the model that the round begins with, on all its training images or (cpow-d) on a random batch
+    of them. The clients with the highest losses are picked; of equal ones those drawn first.
 
     Interpretation: clients that are not available are not drawn, and p_k is the share of the available clients' data.
     """
@@ -71,13 +70,8 @@ class PowerOfChoice(SelectorSpec):
     """Power-of-Choice (Cho, Wang and Joshi, AISTATS 2022): of some random candidates those with the highest loss."""
 
     candidates: float = Field(2.0, ge=1, le=1e6, description="number of candidates d, in multiples of the cohort")
-    losses: Literal["asked", "reported"] = Field(
-        default="asked",
-        description="asked: candidates evaluate the model (pow-d, cpow-d); reported: with their last update (rpow-d)",
-    )
-    images: int | None = Field(
-        None, ge=1, description="images on which a candidate evaluates the model (cpow-d); all (pow-d) when null"
-    )
+    losses: Literal["asked", "reported"] = Field("asked", description="asked: pow-d or cpow-d; reported: rpow-d")
+    images: int | None = Field(None, ge=1, description="images that a candidate evaluates (cpow-d); null: all (pow-d)")
 
     def start(self, seed: int) -> AskedLosses:
         if self.losses == "reported":

@@ -18,8 +18,7 @@ class ReflSelector(SeededSelector["Refl"]):
 
     Each available client reports the probability that it is available in the window [μ, 2μ] from now, where μ is the
     expected duration of a round: μ_t = (1 - α) D_{t-1} + α μ_{t-1} for a last round of D_{t-1} seconds. The clients
-    with the lowest probabilities are picked; equal ones in random order. A client that was picked does not take part in
-    the next ``rest`` rounds.
+    with the lowest probabilities are picked; equal ones in random order. A picked client then rests ``rest`` rounds.
 
     Interpretations: a report is the share of the window in which the client is available according to its trace, as a
         perfect forecast would predict it; with the probability 1 - ``accuracy`` the report is wrong, 1 minus that
@@ -59,9 +58,7 @@ class ReflSelector(SeededSelector["Refl"]):
 class Refl(SelectorSpec):
     """REFL's selection (Abdelmoniem et al., EuroSys 2023): clients that will soon be unavailable come first."""
 
-    duration: Annotated[Seconds, Field(gt=0, le=1e9)] = Field(
-        default=60.0, description="expected seconds of a round before the first round has ended"
-    )
+    duration: Annotated[Seconds, Field(gt=0, le=1e9)] = Field(60.0, description="expected seconds of the first round")
     smoothing: float = Field(default=0.25, ge=0, le=1, description="weight α of the earlier expectation")
     accuracy: float = Field(default=0.9, ge=0, le=1, description="probability that a client's forecast is right")
     rest: int = Field(default=5, ge=0, description="rounds in which a client does not take part again")

@@ -141,9 +141,7 @@ class TiFL(SelectorSpec):
     credits: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
         default=None, description="how often each tier may be picked, if adaptive; as often as drawn when null"
     )
-    timeout: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        default=None, description="clients that take longer never take part; all take part when null"
-    )
+    timeout: ShortSeconds | None = Field(None, gt=0, description="clients that take longer never take part; null: all")
 
     def start(self, seed: int) -> StaticTiers:
         for field in ("probabilities", "credits"):

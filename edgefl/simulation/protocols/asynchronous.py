@@ -88,25 +88,12 @@ class AsynchronousSpec(ProtocolSpec):
     has_rounds = False
 
     kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
-    buffer: int | None = Field(
-        default=None, ge=1, description="updates for one aggregation, K; null: `training.cohort`"
-    )
-    concurrency: int | None = Field(
-        default=None, ge=1, description="clients active at any time; null: `training.cohort`"
-    )
-    staleness: Staleness = Field(
-        default=PolynomialStaleness(), description="s(τ): the weight of an update that is τ aggregations old"
-    )
+    buffer: int | None = Field(None, ge=1, description="updates for one aggregation, K; null: `training.cohort`")
+    concurrency: int | None = Field(None, ge=1, description="clients active at any time; null: `training.cohort`")
+    staleness: Staleness = Field(PolynomialStaleness(), description="s(τ), weight of an update τ aggregations old")
     mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update, in addition to s(τ)")
-    mix: Literal["deltas", "models"] = Field(
-        default="deltas",
-        description="deltas: add the client's change to the model that it received (FedBuff); "
-        "models: move towards the client's model (FedAsync)",
-    )
-
-    ahead: int = Field(
-        default=1, ge=1, description="methods with `overlap: true` only: number of waiting clients that prefetch parts"
-    )
+    mix: Literal["deltas", "models"] = Field("deltas", description="add changes (FedBuff) or move to models (FedAsync)")
+    ahead: int = Field(1, ge=1, description="with `overlap: true`: number of waiting clients that prefetch parts")
 
     def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
         none = "asynchronous clients begin and end at any time"
@@ -142,17 +129,12 @@ class AsynchronousSpec(ProtocolSpec):
 class Asynchronous:
     """FedBuff (Nguyen et al. 2022, Alg. 1), and with a buffer of one FedAsync (Xie et al. 2019, Alg. 1).
 
-    ``concurrency`` clients are active at any time. Whenever one returns, another receives the latest model. As soon as
-    ``buffer`` updates have arrived they become the next model. Each is weighted by its staleness τ, the number of
-    aggregations since the model that it was sent. All other events of an instant are processed before its dispatches,
-    so clients that return together are replaced together, by one pick.
+    ``concurrency`` clients are active: when one returns, another one receives the latest model, and ``buffer`` updates,
+    weighted by their staleness, become the next model, which ends a round. Clients that return at one instant are
+    replaced together, by one pick. The run stalls after :data:`~edgefl.simulation.rounds.STALL_ROUNDS` times
+    ``concurrency`` clients without an update.
 
-    A round is the time between two aggregations; ``training.rounds`` counts them. The run stalls once the number of
-    clients that left in a row without an update reaches :data:`~edgefl.simulation.rounds.STALL_ROUNDS` times
-    ``concurrency``.
-
-    With overlap the next ``ahead`` clients are picked before a place is free for them, and receive the parts that are
-    ready in advance. A client trains from the model that is the latest at its dispatch, whatever was prefetched.
+    With overlap the next ``ahead`` clients receive the parts that are ready before; they train from the latest model.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: AsynchronousSpec) -> None:
@@ -179,7 +161,9 @@ class Asynchronous:
                     return
                 continue
             self._change = world.env.event()
-            yield self._wake()
+            seconds = self._decisions.next_arrival()
+            full = len(self._under_way) >= self._spec.under_way(setup.cohort)
+            yield self._change if full or math.isinf(seconds) else self._change | world.env.timeout(seconds)
             yield world.env.alarm(0.0)
             if self._wasted >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
                 reason = f"the last {self._wasted} clients returned no update"
@@ -194,12 +178,6 @@ class Asynchronous:
                     world.accounts.stop("rounds")
                     return
                 world.round_begins(self.book.rounds_done, sorted(self._under_way))
-
-    def _wake(self) -> simpy.Event:
-        """An event that triggers when a client has left, or when one becomes available while too few are active."""
-        seconds = self._decisions.next_arrival()
-        full = len(self._under_way) >= self._spec.under_way(self.world.setup.cohort)
-        return self._change if full or math.isinf(seconds) else self._change | self.world.env.timeout(seconds)
 
     def break_off(self) -> None:
         for participant in list(self._under_way.values()):

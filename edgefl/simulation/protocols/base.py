@@ -37,12 +37,7 @@ class ProtocolSpec(Options, allow_inf_nan=False):
     """True if a client's update ends at its cell, which sends the mean of its clients' updates to the server."""
 
     kind: str = Field(default="python", description="how rounds run")
-    retries: int = Field(
-        default=0,
-        ge=0,
-        description="how many times a client restarts its job after an accident (`fleet.dropout`), with another "
-        "download; 0: it leaves the round",
-    )
+    retries: int = Field(0, ge=0, description="restarts of a job after an accident (`fleet.dropout`)")
 
     @abstractmethod
     def course(self, world: Any, book: Any) -> Course:
@@ -54,6 +49,10 @@ class ProtocolSpec(Options, allow_inf_nan=False):
 
     def accept(self, clients: int, seed: int) -> Any:
         """Check that so many clients can run it."""
+
+    def pairs(self, clients: int, seed: int) -> list[tuple[int, int]] | None:
+        """The clients that send to each other; None if all transfers are between a client and the server or a cell."""
+        return None
 
     @abstractmethod
     def under_way(self, cohort: int) -> int:
@@ -90,28 +89,12 @@ AnyProtocol = Annotated[ProtocolSpec, OneOf(PROTOCOLS, default="synchronous")]
 class RoundsSpec(ProtocolSpec):
     """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
 
-    deadline: DeadlineSpec | None = Field(
-        default=None,
-        description="seconds from the start of a round to its end if clients are still missing; with averaging cells: "
-        "to the end of each cell's round; a mapping: from the durations of earlier rounds; null: none",
-    )
-    over_select: float = Field(
-        default=1.0,
-        ge=1,
-        description="pick this multiple of the cohort, end the round when `training.cohort` clients have returned; "
-        "with averaging cells: each closes when its share of them has",
-    )
-
+    deadline: DeadlineSpec | None = Field(None, description="of a round or averaging cell; mapping: by earlier rounds")
+    over_select: float = Field(1.0, ge=1, description="pick this multiple of the cohort; close when a cohort is back")
     late: Literal["drop", "partial"] = Field(
-        default="drop",
-        description="drop: the update of a client that misses the deadline is discarded; partial: the client takes "
-        "only as many local steps as leave time for its upload",
+        "drop", description="drop late updates, or take only steps that leave time"
     )
-    reserve: float = Field(
-        default=1.0,
-        ge=0,
-        description="partial only: seconds reserved for the upload, in multiples of its duration alone on its path",
-    )
+    reserve: float = Field(1.0, ge=0, description="partial only: seconds for the upload, in multiples of its own")
 
     @model_validator(mode="after")
     def _partial_needs_a_deadline(self) -> Self:

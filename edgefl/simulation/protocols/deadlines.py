@@ -28,13 +28,9 @@ class AdaptiveDeadline(Options, allow_inf_nan=False):
     """
 
     kind: Literal["adaptive"] = Field(description="adaptive: the median of earlier durations and a multiple of the MAD")
-    deviations: float = Field(
-        4.4478, ge=0, description="multiple of the median absolute deviation that is added to the median"
-    )
+    deviations: float = Field(4.4478, ge=0, description="multiple of the MAD that is added to the median")
     rounds: int = Field(10, ge=1, description="number of latest rounds whose durations count")
-    first: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        None, description="deadline of the rounds before the first known duration; null: none"
-    )
+    first: ShortSeconds | None = Field(None, gt=0, description="of rounds before a duration is known; null: none")
 
     def of(self, durations: Sequence[float]) -> float:
         """The seconds until the deadline after these durations, of which there is at least one."""

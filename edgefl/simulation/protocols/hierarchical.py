@@ -51,11 +51,7 @@ class HierarchicalSpec(RoundsSpec):
 
 @dataclass(eq=False)
 class Cell:
-    """An edge aggregator's part in one round: download, forward, collect, upload.
-
-    ``prefetch`` has the parts that it downloaded before the round, complete or not; ``deadline`` is in seconds from the
-    start of the round.
-    """
+    """An edge aggregator's part in one round: download (or ``prefetch``), forward, collect, upload."""
 
     world: World
     node: Node

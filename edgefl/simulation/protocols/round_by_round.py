@@ -22,8 +22,7 @@ from edgefl.simulation.world import World
 class RoundByRound(ABC):
     """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
-    ``seconds`` count from the start of the present round to its deadline; None for none. ``plans`` is the local
-    work that the server chose for each client of the present round, if it did.
+    ``seconds`` is the round's deadline after its start; ``plans`` is the local work that the server chose, if it did.
     """
 
     may_ask: ClassVar[bool] = False
@@ -80,10 +79,7 @@ class RoundByRound(ABC):
         return self._decisions.pick(round, everyone[drawn], setup.clients, round)
 
     def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
-        """Pick the clients of the next round; return the parts that each can receive already, if any.
-
-        Selection is final before the present round's aggregation.
-        """
+        """Pick the next round's clients, finally; return the parts that each can receive already."""
         world, setup = self.world, self.world.setup
         if not setup.method.overlap or round >= setup.rounds:
             return {}
@@ -97,10 +93,7 @@ class RoundByRound(ABC):
 
     @abstractmethod
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """Run the cohort's participations, in ``self.participants``, until the round (from 0) closes.
-
-        ``alphas`` is each client's number of blocks from the scheduler, if there is one.
-        """
+        """Run the cohort, in ``self.participants``, with its number of blocks, until the round (from 0) closes."""
 
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
         """Wait between the pick of a cohort and the beginning of its round; by default not at all."""

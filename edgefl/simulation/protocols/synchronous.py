@@ -7,7 +7,7 @@ import simpy
 from pydantic import Field
 
 from edgefl.record.kinds import Lost
-from edgefl.simulation.participation import Participation
+from edgefl.simulation.participation import Life, Participation
 from edgefl.simulation.prefetching import Broadcasting, Prefetch
 from edgefl.simulation.protocols.base import PROTOCOLS, Course, RoundsSpec
 from edgefl.simulation.protocols.round_by_round import RoundByRound
@@ -56,13 +56,11 @@ class Synchronous(RoundByRound):
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
         """Wait until the clients that a selector asked for losses have evaluated the model.
 
-        Only the cost takes time: each client's download, and its forward pass. The losses do not depend on it, so the
-        cohort is already chosen. A client that is in the cohort has the model for its job. A download is logged as a
-        prefetch, because the client may not take part. A client whose memory cannot hold its training is not charged;
-        it is refused if it is picked. A deadline counts from the end of the evaluations.
+        Only the cost takes time: each one's download, logged as a prefetch, and its forward pass; the cohort is already
+        chosen, and keeps the download for its job. Clients without the memory for training are not charged. A deadline
+        counts from the end of the evaluations.
 
-        Not modelled: the four bytes of the answer, the waiting of candidates for each other, and random slowdowns. A
-        client that leaves before it has answered counts as if it had answered.
+        Not modelled: the bytes of the answers, waiting for each other, random slowdowns, and the loss of answers.
         """
         world, asked = self.world, self._decisions.asked
         if not asked:
@@ -80,9 +78,7 @@ class Synchronous(RoundByRound):
                 self._prefetches.pop(client).drop()
         self._decisions.chose(round, cohort)
 
-    def _evaluate(
-        self, prefetch: Prefetch, client: int, round: int, images: int
-    ) -> Generator[simpy.Event, object, None]:
+    def _evaluate(self, prefetch: Prefetch, client: int, round: int, images: int) -> Life:
         yield prefetch.delivery | prefetch.over
         if prefetch.usable:
             self.world.clients[client].has_base = True

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -17,10 +18,10 @@ from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
 from edgefl.torch_settings import Precision
 from edgefl.training.engine_spec import ENGINES, EngineEntry, exact_arithmetic
-from edgefl.training.evaluation import evaluate_batches, total
+from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.job_task import ClientData, JobResult, JobTask
+from edgefl.training.job_task import ClientData, JobResult, JobTask, within
 
 TRAINING = asdict(Mode())
 """The mode at the start of every step, independent of the caller's mode."""
@@ -45,7 +46,9 @@ def train_job(task: JobTask, model: BlockModel, data: ClientData, *, precision: 
 def _train(task: JobTask, model: BlockModel, data: ClientData, precision: Precision, losses: list[Tensor]) -> JobResult:
     layout = model.layout
     received, first_buffers = layout.split(task.start)
-    final = task.start.clone()
+    begun = {name: each.clone() for name, each in task.begun.items()}
+    final = begun["final"] if begun else task.start.clone()
+    losses += begun.get("cross_entropies", ())
     parameters, buffers = layout.split(final)
     # Copies: a module or a loss that writes into them cannot reach another job.
     frozen = {name: layout.frozen(*layout.split(vector.clone())) for name, vector in task.frozen.items()}
@@ -53,16 +56,17 @@ def _train(task: JobTask, model: BlockModel, data: ClientData, precision: Precis
     context = Context(model, frozen, vectors, facts, task.alpha)
     trained = Trained(task.objective, layout, task.alpha, parameters)
     parameters, leaves = trained.parameters, trained.leaves
-    memory = first_memory(task, received[len(received) - len(parameters) :])
-    draw, sizes = draws_of(task, model), list[int]()
+    memory = within(begun, "kept") if begun else first_memory(task, received[len(received) - len(parameters) :])
+    draw, sizes = draws_of(task, model), list(task.sizes)
     step = partial(local_step, task.objective, task.rule, draw=draw, leaves=leaves, precision=precision)
-    for batch, lr in zip(data.batches(task), task.rates or [task.lr] * task.steps, strict=True):
+    rates, taken, last = task.rates or [task.lr] * task.steps, len(sizes), task.until or task.steps
+    for batch, lr in zip(islice(data.batches(task), taken, last), rates[taken:last], strict=True):
         parameters, loss = step(parameters, buffers, batch, context, memory, task.options, lr)
         # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
         losses.append(loss.cross_entropy)
         sizes.append(batch.labels.shape[0])
-    kept = {name: memory[name] for name in task.rule.kept}
-    if trained.front is not None:
+    kept = {name: memory[name] for name in task.rule.kept} if last == task.steps else memory
+    if trained.front is not None and last == task.steps:
         # The skeleton's layers may have updated the running statistics of the front, which are not trained.
         buffers[: trained.buffers_before] = first_buffers[: trained.buffers_before]
     if parameters is not trained.parameters:  # the rule does not update in place
@@ -89,6 +93,9 @@ def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, T
             drawn = {**drawn, KEY: torch.tensor(int(keys.integers(2**62)))}
         return {name: tensor.to(task.start.device) for name, tensor in drawn.items()}
 
+    for size in task.sizes:  # again, for the draws of the next steps
+        for start in range(0, size, task.options.batch):
+            draw(min(task.options.batch, size - start))
     return draw
 
 
@@ -104,7 +111,13 @@ class SequentialEngine:
         return [train_job(task, self.model, self.data, precision=self.precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        return total(evaluate_batches(vector, self.data.evaluation(), self.model, self.data, mode), self.model.task)
+        return total(self.scores(vector, mode), self.model.task)
+
+    def scores(self, vector: Tensor, mode: Mapping[str, Any], batches: range | None = None) -> list[BatchScore]:
+        """The scores of the model on some batches of the evaluation split, by default all."""
+        places = self.data.evaluation()
+        chosen = places if batches is None else [places[number] for number in batches]
+        return evaluate_batches(vector, chosen, self.model, self.data, mode)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

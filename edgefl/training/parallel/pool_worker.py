@@ -11,8 +11,8 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import Precision
-from edgefl.training.engines.sequential import train_job
-from edgefl.training.evaluation import BatchScore, evaluate_batches
+from edgefl.training.engines.sequential import SequentialEngine, train_job
+from edgefl.training.evaluation import BatchScore
 from edgefl.training.job_task import ClientData, JobResult, JobTask, joined, split
 from edgefl.training.parallel.shared_memory import Region, Sent, Token, load, mapped, received
 
@@ -75,6 +75,4 @@ def train(shared: SharedInputs, job: Job) -> tuple[JobResult, dict[str, Sent]]:
 def score(shared: SharedInputs, vector: Sent, batches: range, mode: bytes) -> list[BatchScore]:
     """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode."""
     model, data, memory = _opened(shared)
-    places = data.evaluation()
-    how: Mapping[str, Any] = _unpickled(mode)
-    return evaluate_batches(received(vector, memory), [places[number] for number in batches], model, data, how)
+    return SequentialEngine(model, data).scores(received(vector, memory), _unpickled(mode), batches)

@@ -6,10 +6,11 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -43,7 +44,8 @@ class WorkerPool:
     no ``if __name__ == "__main__"``, and may send its own functions and objects.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, modules: Collection[str] = ()) -> None:
+        """``modules``: what every worker process imports before it is ready."""
         from loky import ProcessPoolExecutor
         from loky.backend import get_context
 
@@ -55,7 +57,7 @@ class WorkerPool:
                 timeout=_IDLE_SECONDS,
                 context=get_context("loky"),
                 initializer=_begin,
-                initargs=(os.getpid(),),
+                initargs=(os.getpid(), tuple(modules)),
                 env=_ONE_THREAD | _NO_RESTART,
             )
             self._first = self._submit(os.getpid, ())
@@ -69,28 +71,47 @@ class WorkerPool:
         """True if worker processes have started."""
         return self._first.done() and bool(self._result(self._first))
 
-    def each(self, calls: Iterable[tuple[int, Call]], done: Callable[[int, Any], None], at_once: int) -> None:
-        """Run calls, each in the next free worker process.
+    def each(
+        self,
+        following: Callable[[], int | None],
+        call: Callable[[int], Call],
+        done: Callable[[int, Any], None],
+        at_once: int,
+        here: Callable[[int], None] | None = None,
+    ) -> None:
+        """Make the calls whose numbers ``following`` returns, each in the next free worker process.
 
-        The next of the numbered ``calls`` is requested when it can be submitted; at most ``at_once`` are, including
-        those that wait for a worker process. ``done`` is called with a call's number and result, in this thread, while
-        other calls are running.
+        Where that is ``None``, there is none before a running one ends. A ``call`` is requested when it can be
+        submitted; at most ``at_once`` are, including those that wait for a worker process. ``done`` is called with a
+        call's number and result, in this thread, while other calls are running. ``here`` makes calls in this thread
+        while all worker processes are busy.
 
         Raises:
             PoolBroken: a worker process ended; the pool is closed.
             BaseException: the exception of the failed call with the lowest number, raised in the worker or by ``done``;
                 running calls are finished, and no new ones are started.
         """
-        waiting = iter(calls)
         running: dict[Future[Any], int] = {}
         failures: dict[int, BaseException] = {}
+
+        def submit(most: int) -> None:
+            while not failures and len(running) < most and (number := following()) is not None:
+                running[self._submit(*call(number))] = number
+
         try:
             while True:
-                while not failures and len(running) < at_once and (call := next(waiting, None)) is not None:
-                    running[self._submit(*call[1])] = call[0]
-                if not running:
+                submit(min(self.size, at_once))
+                own = None if here is None or failures else following()
+                submit(at_once)
+                if here is not None and own is not None:
+                    try:
+                        here(own)
+                    except Exception as error:  # noqa: BLE001  (raised below, like those of the others)
+                        failures[own] = error
+                elif not running:
                     break
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                seconds = None if own is None else 0
+                for future in wait(running, timeout=seconds, return_when=FIRST_COMPLETED).done:
                     number = running.pop(future)
                     try:
                         done(number, self._result(future))
@@ -153,15 +174,19 @@ def close_pools() -> None:
         _pools.pop().close()
 
 
-def shared_pool(size: int, *, begin: bool = True) -> WorkerPool | None:
-    """The pool of this process, which all engines use; a new one, or ``None``, if there is none of that size."""
+def shared_pool(workers: int, *, begin: bool = True, modules: Collection[str] = ()) -> WorkerPool | None:
+    """The pool of this process, which all engines use; a new one, or ``None``, if there is none of that size.
+
+    Of two ``workers``, this process is one, so that only one has to start; more keep it busy with their results.
+    """
+    size = 1 if workers == 2 else workers
     global _shared  # noqa: PLW0603  (one for the process)
     with _lock:
         if _shared is None or _shared.broken or _shared.size != size:
             if not begin:
                 return None
             # A pool of another size ends when no engine holds it, or after a minute without work.
-            _shared = WorkerPool(size)
+            _shared = WorkerPool(size, modules)
         return _shared
 
 
@@ -174,7 +199,7 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(parent: int) -> None:
+def _begin(parent: int, modules: Collection[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -183,6 +208,9 @@ def _begin(parent: int) -> None:
 
     from edgefl.training.parallel import pool_worker  # noqa: F401  (so that no job waits for it)
 
+    for name in modules:
+        with suppress(Exception):  # whatever needs it says so
+            import_module(name)
     torch.set_num_threads(INTRA_OP_THREADS)
     # The executor runs the garbage collector every second: exclude the objects that are loaded already.
     gc.freeze()

@@ -48,6 +48,7 @@ TRIED_BY = {
     "data/sets/test_made_sets.py": "data<scikit_learn> data<vibration>",
     "data/sets/test_parquet.py": "data<parquet>",
     "data/sets/test_python.py": "data<python>",
+    "data/sets/test_table.py": "data<table>",
     "data/sets/test_shakespeare.py": "data<shakespeare>.stride",
     "data/test_attackers.py": "failures[].malicious",
     "data/test_batches.py": "data.augment training.local.drop_last training.local.epochs training.local.steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import networkx as nx
 import numpy as np
@@ -60,18 +60,12 @@ class GossipSpec(PeersSpec):
     )  # fmt: skip
     mixing: Mixes = Field(default="metropolis", description="the weights of what a peer receives; see the page")
     order: Literal["train_then_mix", "mix_with_gradient"] = Field(
-        default="train_then_mix",
-        description="train_then_mix: trained models are averaged; mix_with_gradient: models are averaged as they were "
-        "before training, and the change by training is added",
+        "train_then_mix", description="trained models are averaged, or those before training, and the change is added"
     )
     waits: Literal["received", "received_and_sent"] = Field(
-        default="received",
-        description="received: a peer's round ends when the models of its neighbours are here; received_and_sent: and "
-        "its own ones have arrived",
+        "received", description="for the neighbours' models, or also until its own have arrived"
     )
-    deadline: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
-        default=None, description="seconds from the start of a peer's round after which it waits for none; null: none"
-    )
+    deadline: ShortSeconds | None = Field(None, gt=0, description="of a peer's round, in which it waits; null: none")
 
     def by_arrival(self) -> str | None:
         return None if self.deadline is None else "deadline"
@@ -85,22 +79,21 @@ class GossipSpec(PeersSpec):
             graph = overlay(self.neighbours, clients, seed)
         symmetric = self.exchange != "one_random" and all(graph.has_edge(there, here) for here, there in graph.edges)
         if not symmetric and self.mixing in ("metropolis", "max_degree"):
-            raise UserError(
-                f"'{self.mixing}' needs exchanges in both directions; expected push_sum or uniform", field="mixing"
-            )
+            raise UserError(f"'{self.mixing}' needs exchanges both ways; expected push_sum or uniform", field="mixing")
         if self.exchange == "pairwise" and not symmetric:
             raise UserError("pairs need edges in both directions; expected all or one_random", field="exchange")
         return graph
+
+    def pairs(self, clients: int, seed: int) -> list[tuple[int, int]]:
+        return sorted({(min(edge), max(edge)) for edge in self.accept(clients, seed).edges})
 
 
 class Gossip(Peers):
     """Peers on a graph, each in its own round; there is no barrier but that of its neighbours.
 
-    A peer computes, sends its model to the receivers of its round at once, and waits for the models of its senders of
-    the same round. What arrives early is kept. A peer that is away is not waited for, and joins the round after the
-    latest one of its neighbours. A message to a peer that is away, or has ended the message's round, is not sent, or
-    aborted. A peer that leaves while it exchanges averages what it has received; one that leaves while it computes
-    keeps its model.
+    A peer computes, sends its model to the receivers of its round, and waits for the models of its senders of the same
+    round. A peer that is away is not waited for or sent to, and joins the round after the latest one of its neighbours.
+    One that leaves while it exchanges averages what it has received; one that leaves while it computes keeps its model.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: GossipSpec) -> None:

@@ -37,14 +37,12 @@ class Shape(Options):
     """
 
     kind: Names = Field(description="the graph of neighbours")
-    directed: bool = Field(
-        default=False, description="ring and exponential only: send to the next ones, receive from the previous ones"
-    )
+    directed: bool = Field(False, description="ring and exponential only: send to the next ones alone")
 
     def graph(self, peers: int, seed: int) -> Any:
         """The graph of peers 0, 1, …, directed or not; ``seed`` is that of the run."""
         if self.directed and self.kind not in ("ring", "exponential"):
-            raise UserError(f"expected false for '{self.kind}'", field="directed")
+            raise UserError(f"expected false for '{self.kind}'", field="neighbours.directed")
         if self.kind in ("torus", "grid"):
             rows = next(each for each in range(math.isqrt(peers), 0, -1) if peers % each == 0)
             # In a torus of width 2 both edges between two neighbours would be one.
@@ -82,8 +80,11 @@ class Drawn(Options):
         for draw in range(DRAWS):
             try:
                 graph = makers[self.kind](integer_seed(seed, "neighbours", draw) % 2**32)
-            except nx.NetworkXError as error:
-                raise UserError(f"{peers} clients cannot be such a graph: {error}") from None
+            except nx.NetworkXError:
+                even = ", and an even number, as that of the clients is odd" * (peers % 2 and (self.k or 0) < peers)
+                raise UserError(
+                    f"expected fewer than {peers} neighbours{even}, found {self.k}", field="neighbours.k"
+                ) from None
             if nx.is_connected(graph):
                 return graph
         raise UserError(f"none of {DRAWS} drawn graphs of {peers} clients was connected; expected more neighbours")
@@ -127,8 +128,7 @@ def overlay(neighbours: Shape | Drawn | FileGraph, peers: int, seed: int) -> nx.
 def exchanges(graph: nx.DiGraph[int], exchange: Exchanges, seed: int, round: int) -> nx.DiGraph[int]:
     """Who sends to whom in a round (from 0): all edges, one random one of each peer, or a random matching.
 
-    A matching is made of the edges in random order, each that meets no earlier one. The draws are keyed by the round,
-    so every peer can know them.
+    A matching has the edges in random order, each that meets no earlier one. Draws are keyed by the round.
     """
     if exchange == "all":
         return graph
@@ -173,10 +173,7 @@ def weights_of(graph: nx.DiGraph[int], mixing: Mixes) -> Matrix:
 
 
 def without(weights: Matrix, missing: Iterable[tuple[int, int]], mixing: Mixes) -> Matrix:
-    """The weights if some messages (sender, receiver) did not arrive: the receiver keeps theirs for its own model.
-
-    With push_sum the sender keeps them, so that no share is lost.
-    """
+    """The weights if messages are missing: receivers, or with push_sum senders, keep theirs for their own model."""
     kept = weights.copy()
     for sender, receiver in missing:
         keeper = sender if mixing == "push_sum" else receiver

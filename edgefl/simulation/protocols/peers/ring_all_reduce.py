@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,10 @@ class RingAllReduceSpec(PeersSpec):
     def course(self, world: World, book: RoundBook) -> Course:
         return RingAllReduce(world, book)
 
+    def pairs(self, clients: int, seed: int) -> list[tuple[int, int]]:
+        """All that can follow each other in a ring, since absent peers are left out of one."""
+        return list(combinations(range(clients), 2))
+
 
 class Ring:
     """The peers of one round in their order, and the chunks that each has received and not read."""
@@ -43,10 +48,9 @@ class Ring:
 class RingAllReduce(Peers):
     """Reduce-scatter, then all-gather, each in n - 1 steps of one chunk of n.
 
-    In each step a peer sends a chunk to the next peer; its next step begins when that has arrived, and the chunk of the
-    previous peer. After the last step it begins the next round. The ring of a round has the peers that are available
-    when the first of them begins it. If one of them leaves before it has finished, the round fails: nobody has the
-    mean, all models stay as they were, and the next round begins with those that are available then.
+    A peer's next step begins when its chunk has reached the next peer, and the previous peer's has arrived. A ring has
+    the peers that are available when the first of them begins the round. If one leaves before it has finished, the
+    round fails: all models stay as they were, and the next ring is formed.
     """
 
     def __init__(self, world: World, book: RoundBook) -> None:

@@ -65,11 +65,7 @@ class Turn(Participation):
 
 
 class Peers(ABC):
-    """The course of a run without a server.
-
-    Each peer goes through the rounds at its own pace. A round closes, with its row and its evaluation, when the last
-    peer has left it; faster peers may be in later ones by then.
-    """
+    """A run without a server: each peer at its own pace; a round closes when the last peer has left it."""
 
     def __init__(self, world: World, book: RoundBook) -> None:
         self.world, self.book, self.peers = world, book, range(world.setup.clients)

@@ -6,13 +6,13 @@ from dataclasses import fields
 
 import pytest
 
-from edgefl.cli.progress import Progress
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
+from edgefl.report.progress import Progress
 from edgefl.tasks.regression import RMSE
 
-from ..report.conftest import seed_result
+from .conftest import seed_result
 
 
 class Clock:

@@ -1,11 +1,13 @@
-"""The progress of a run, on standard error: one line that changes on a terminal, a few plain lines otherwise."""
+"""The progress of a run: one line that changes on a terminal and in a notebook, a few plain lines otherwise."""
 
+import io
 import math
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from typing import TextIO
 
-from edgefl.cli.printing import width
 from edgefl.record.events import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
@@ -20,6 +22,29 @@ QUIET_SECONDS = 10.0
 """The shortest interval between two plain lines about one run."""
 
 
+Said = bool | Callable[[str], None]
+"""True: progress is shown where a line can change; a function is called with plain lines."""
+
+
+def live_stream() -> TextIO | None:
+    """Where a line can change: standard error of a terminal, standard output of a notebook; None elsewhere."""
+    if type(sys.stdout).__module__.startswith("ipykernel"):
+        return sys.stdout
+    return sys.stderr if sys.stderr.isatty() else None
+
+
+class _Calls(io.StringIO):
+    """A stream whose lines are arguments of calls."""
+
+    def __init__(self, call: Callable[[str], None]) -> None:
+        super().__init__()
+        self._call = call
+
+    def write(self, text: str) -> int:
+        self._call(text.rstrip("\n"))
+        return len(text)
+
+
 class Progress(Listener):
     """``run 3/15 fedadc, seed 2 round 25/60 best accuracy 95.7 % 4 min left``.
 
@@ -32,7 +57,14 @@ class Progress(Listener):
         self._metric_of_runs = metric
         self._stream = stream
         self._clock = clock
-        self._live = stream.isatty()
+        self._terminal = stream.isatty()
+        self._live, self._shown = self._terminal or stream is live_stream(), 0
+
+    @classmethod
+    def said(cls, progress: Said, metric: Callable[[], Metric]) -> list["Progress"]:
+        """What shows the progress that was asked for; nothing where no line can change."""
+        stream = _Calls(progress) if callable(progress) else live_stream() if progress else None
+        return [] if stream is None else [cls(metric, stream)]
 
     def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
         self._metric = self._metric_of_runs()
@@ -69,9 +101,13 @@ class Progress(Listener):
         """Remove the line."""
         self._print("", ends=False)
 
-    def _line(self, *, ended: bool = False) -> str:
+    def left(self, *, ended: bool = False) -> float:
+        """Seconds until the end of all runs, by the rounds so far; ``ended``: the present run is complete."""
         done = (self._run - 1) * self._most + (self._most if ended else self._round)
-        left = (self._clock() - self._began) * (self._runs * self._most - done) / max(1, done)
+        return (self._clock() - self._began) * (self._runs * self._most - done) / max(1, done)
+
+    def _line(self, *, ended: bool = False) -> str:
+        left = self.left(ended=ended)
         unit = unit_for([max(1.0, left)], "seconds")
         best = "–" if math.isnan(self._best) else quantity(self._best, self._metric.dimension)
         count, most = str(self._run).rjust(len(str(self._runs))), str(self._round).rjust(len(str(self._most)))
@@ -81,7 +117,9 @@ class Progress(Listener):
     def _print(self, text: str, *, ends: bool = True) -> None:
         text = escape(text)
         if self._live:
-            text = f"\r\x1b[K{text if ends else text[: width() - 1]}"
+            shown = text if ends else text[: shutil.get_terminal_size((100, 24)).columns - 1]
+            clear = "\r\x1b[K" if self._terminal else f"\r{' ' * self._shown}\r"  # notebooks know no escapes
+            text, self._shown = f"{clear}{shown}", 0 if ends else len(shown)
         elif not text:
             return
         self._stream.write(text + "\n" * ends)
