@@ -152,10 +152,11 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
 
     On a CUDA device ``auto`` is ``batched``: a local step of one client is hundreds of kernels that take less time than
     their launch, so clients train side by side, as many as 30 % of the device's memory can hold by the counted memory
-    of a step, and steps are replayed as graphs. If not even two fit, clients are trained one after another, as with
-    ``sequential``. On a CPU with more than one core ``auto`` is ``parallel`` (which runs a single job in the calling
-    thread), else ``sequential``. These two give bit-identical results, so the choice changes only the duration;
-    ``batched`` agrees with them within rounding. ``ray``, which uses other machines, must be chosen by name.
+    of a step, and steps are replayed as graphs. If not even two fit, or a convolution has a billion operations, clients
+    are trained one after another, as with ``sequential``. On a CPU with more than one core ``auto`` is ``parallel``
+    (which runs a single job in the calling thread), else ``sequential``. These two give bit-identical results, so the
+    choice changes only the duration; ``batched`` agrees with them within rounding. ``ray``, which uses other machines,
+    must be chosen by name.
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from itertools import count, cycle, islice
 from pathlib import Path
 from statistics import median
@@ -127,6 +128,9 @@ CASES = {
         for name in ("resnet18", "mobilenet_v2", "resnet56")
     },
 }
+if find_spec("timm"):
+    _TIMM = {"timm": "vit_tiny_patch16_224", "args": {"img_size": 32, "patch_size": 4}}
+    CASES["vit_tiny"] = Case("timm", _COLOUR, cohort=10, batch=50, steps=1, clients=10, turns=2, options=_TIMM)
 """The cases by name, from the cheapest to the most expensive."""
 
 SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"

@@ -22,7 +22,7 @@ from edgefl.report.published import comparisons
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST, STOPPING = 40, 20  # seconds: the least that a part is begun with, and the most that it has to stop after SIGINT
-CASES = ("pfl-cifar10", "resnet18")
+CASES = ("cnn", "pfl-cifar10", "resnet18", "mobilenet_v2", "resnet56", "vit_tiny")
 ROWS = (
     ("fedadc/table1_cifar10_s2_c10", "fedavg", "fedadc", "fedadc+"),
     ("fedadc/fig1_s2", "slowmo"),
@@ -114,12 +114,12 @@ def figure(folder, name, state):
 
 
 def fastest(contenders):
-    """Of each precision, the engine with the most images per second, and its ratio to centralised training."""
+    """Of each precision, the engine with the most images per second, and its ratios to centralised training."""
     engines = [row for row in contenders if row["local_steps_per_second"]]
     best = {row["precision"]: row for row in sorted(engines, key=lambda row: row["images_per_second"])}
     return "; ".join(
         f"{precision} {row['images_per_second']:,.0f} images/s ({row['name']}), "
-        f"{row['to_centralised_cohorts_batch']:.2f} x centralised"
+        f"{row['to_centralised_same_batch']:.2f} x same batch, {row['to_centralised_cohorts_batch']:.2f} x cohort's"
         for precision, row in best.items()
     )
 

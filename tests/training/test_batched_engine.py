@@ -113,6 +113,14 @@ def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
         assert len(BatchedEngine(residual_model(), TinyData(), CPU).train(tasks)) == len(tasks)
 
 
+def test_large_convolutions_are_not_stacked_on_cuda(monkeypatch):
+    _, (task, *_) = tasks_of("fedavg")
+    monkeypatch.setattr("edgefl.training.accelerator.memory_bytes", lambda device: 1 << 36)
+    assert fitting(residual_model(), torch.device("cuda"), task) == 64
+    monkeypatch.setattr("edgefl.training.engines.batched.LARGE_FLOPS", 1e3)
+    assert [fitting(residual_model(), torch.device(kind), task) for kind in ("cuda", "cpu")] == [1, 64]
+
+
 def test_a_chunk_is_as_wide_as_memory_allows(monkeypatch):
     _, tasks = tasks_of("fedavg")
     assert fitting(residual_model(), CPU, tasks[0]) == 64

@@ -39,6 +39,13 @@ HOST_BYTES = 1 << 30
 DEVICE_SHARE = 0.3
 """Share of an accelerator's memory for one chunk: two chunks may be kept, and data and kernels need the rest."""
 
+LARGE_FLOPS = 1e9
+"""Floating-point operations of a convolution from which on clients train one after another on CUDA.
+
+One client's convolution of this size keeps the device busy, and the grouped one of several is slower than theirs: those
+of ResNet-18 with 50 images have 4e9 and halve the speed, those of the small CNN have 1e8 at most and gain tenfold.
+"""
+
 MARGIN = 2
 """Ratio of bytes held to bytes counted: stacks, their gathered rows, and copies made by batching."""
 
@@ -219,11 +226,16 @@ class BatchedEngine:
 
 
 def fitting(model: BlockModel, device: torch.device, task: JobTask) -> int:
-    """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit."""
+    """The number of jobs like ``task`` that train side by side, as a power of two; 1 if two do not fit in memory."""
     # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward pass.
     with torch.enable_grad():
         step = Step(task.method, task.objective, task.rule, task.options)
-        one = measure(model, step, task.alpha, task.options.step_samples).peak_memory_bytes
+        cost = measure(model, step, task.alpha, task.options.step_samples)
+    if device.type == "cuda" and any(
+        "convolution" in each.name and each.flops > LARGE_FLOPS for each in cost.operators
+    ):
+        return 1
+    one = cost.peak_memory_bytes
     room = DEVICE_SHARE * accelerator.memory_bytes(device) if device.type == "cuda" else HOST_BYTES
     jobs = min(WIDEST, int(room // (MARGIN * max(1, one))))
     return 1 << (jobs.bit_length() - 1) if jobs > 1 else 1
