@@ -199,7 +199,7 @@ from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.bandwidth.shortest_first import ShortestFirst
 from edgefl.scheduling.blocks.base import BlockScheduler, BlockSchedulerSpec
 from edgefl.simulation.protocols.base import RoundsSpec
-from edgefl.simulation.protocols.synchronous import Synchronous
+from edgefl.simulation.protocols.synchronous_course import Synchronous
 
 
 class Last(BlockSchedulerSpec, BlockScheduler):

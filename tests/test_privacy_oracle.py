@@ -63,7 +63,7 @@ def test_messages_and_work_are_those_of_flower(case, small, tmp_path, any_python
         losses.setdefault(when.rsplit(" ", 1)[1], []).append(int(client))
     secure = {"kind": "secagg_plus", "neighbours": case["num_shares"], "threshold": case["reconstruction_threshold"]}
     scenario = small(
-        data={"name": "synthetic", "shape": [1, 1, side], "classes": side, "train": 10 * side, "test": 8}
+        data={"name": "synthetic", "shape": [1, 1, side], "classes": side, "train": 10 * side, "test": side}
         | {"clients": case["clients"]},
         model=python_model(tmp_path, f"nn.Flatten(), nn.Linear({side}, {side}, bias=False)"),
         training={"rounds": 1, "cohort": case["clients"], "local": {"steps": 1, "batch": 2}},

@@ -54,8 +54,12 @@ def _both_ways(carried: Mapping[tuple[str, str], float]) -> Iterator[tuple[tuple
 
 
 def _load(timeline: Timeline, link: tuple[str, str], carried: dict[tuple[str, str], float]) -> float:
-    """The part of a link's capacity over the run that was used; 0 if its capacity is not known."""
-    changes = [*timeline.capacities.get(link, ()), (timeline.ended, 0.0)]
+    """The part of a link's capacity over the run that was used; 0 if its capacity is not known.
+
+    The log has a capacity from the link's first use on; before it, the link is taken to have had that one.
+    """
+    known = timeline.capacities.get(link, [(0.0, 0.0)])
+    changes = [(0.0, known[0][1]), *known[1:], (timeline.ended, 0.0)]
     bits = sum(value * max(0.0, until - since) for (since, value), (until, _) in pairwise(changes))
     return 8 * carried.get(link, 0.0) / bits if 0 < bits < float("inf") else 0.0
 

@@ -139,7 +139,8 @@
     hubs.forEach((name) => {
       const [x, y] = at(name);
       svg.append(node("rect", { x: x - 5, y: y - 5, width: 10, height: 10, fill: "var(--ink)", stroke: "var(--card)" }));
-      svg.append(node("text", { x: x + 9, y: y + 4, stroke: "var(--card)", "stroke-width": 3, "paint-order": "stroke" }, name));
+      const left = places[name][0] < -0.05;
+      svg.append(node("text", { x: x + (left ? -9 : 9), y: y + 4, "text-anchor": left ? "end" : "start", stroke: "var(--card)", "stroke-width": 3, "paint-order": "stroke" }, name));
     });
     place.replaceChildren(svg);
   });

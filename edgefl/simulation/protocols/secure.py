@@ -14,7 +14,7 @@ from edgefl.privacy.messages import SecureRound
 from edgefl.privacy.secure_aggregation import COLLECT, UNMASK
 from edgefl.randomness import generator
 from edgefl.simulation.participation import Life, Participation
-from edgefl.simulation.protocols.synchronous import Synchronous
+from edgefl.simulation.protocols.synchronous_course import Synchronous
 from edgefl.simulation.world import World
 
 REASON = "secure aggregation"

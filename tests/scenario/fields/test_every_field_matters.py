@@ -126,6 +126,7 @@ TRIED_BY = {
     "tasks": "task",
     "test_plug_ins.py": "network.links.*.down<python> training.selection<python> methods[].scheduler<python> "
     "protocol<python>",
+    "test_privacy.py": "privacy",
     "training/test_method_learner.py": "training.local.lr_decay",
 }
 """What tests of a file, or of a folder, work out."""
