@@ -42,7 +42,7 @@ def new(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.shipped import folder as shipped
 
     if folder.exists():
-        raise UserError("expected a folder that does not exist yet", file=str(folder))
+        raise UserError("expected a folder that does not exist yet; choose another, or remove it", file=str(folder))
     if sys.stdin.isatty() and (csv, devices, network) == (None, None, None):
         if file := typer.prompt("Data: a CSV file, or Enter for images of digits", "", show_default=False):
             csv = user_path(file)

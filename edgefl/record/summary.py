@@ -215,7 +215,8 @@ def read_run(run: Path) -> tuple[dict[str, Any], Summary]:
         hint = f"; it is unfinished: {how_to_continue(run)}" if is_interrupted(run) else ""
         if (run / SWEEP).exists():
             hint = "; it is an unfinished sweep: run its command again"
-        raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
+        found = f"no summary.json{hint}" if run.is_dir() else "no such folder"
+        raise UserError(f"expected the folder of a finished run, found {found}", file=str(run))
     return read_summary(path)
 
 

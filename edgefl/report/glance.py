@@ -89,7 +89,7 @@ def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Co
         each = found.get(label)
         if each is None:
             return "baseline" * (label in run.baselines)
-        mean, half = abs(each.mean), each.half_width
+        mean, half = round(abs(each.mean), 12), each.half_width
         if half is None:
             return unit.number(mean)
         return f"{unit.number(mean)} ± {unit.interval(half, mean)}" if math.isfinite(half) else MISSING

@@ -155,15 +155,16 @@ def _sentences(one: Series, several: bool) -> Iterator[str]:
         for seconds in rounds_without(timeline, left_out[result.seed])
     ]
     came = [moment - round.began for each in one.timelines for round, of in arrivals(each) for moment in of.values()]
-    cut = []
+    others = [f"about {quantity(float(np.mean(without)), 'seconds')} without them"]
     for share in LOST:
         deadline = float(np.quantile(came, 1 - share))
         found = [each for timeline in one.timelines for each in rounds_by(timeline, deadline)]
         seconds, lost = np.mean([each for each, _ in found]), sum(late for _, late in found) / len(came)
-        cut.append(f"{quantity(float(seconds), 'seconds')} with a deadline of {quantity(deadline, 'seconds')}, which "
-                   f"cuts off {100 * lost:.1f} % of the updates")  # fmt: skip
+        if lost:
+            others.append(f"{quantity(float(seconds), 'seconds')} with a deadline of {quantity(deadline, 'seconds')}, "
+                          f"which cuts off {100 * lost:.1f} % of the updates")  # fmt: skip
     yield (
         f"{f'{one.name}: ' * several}{'These' if not several else 'these'} {len(top)} clients closed "
-        f"{sum(each.closed for each in top)} of {len(rounds)} rounds. A round takes {quantity(mean, 'seconds')}; about "
-        f"{quantity(float(np.mean(without)), 'seconds')} without them; {'; '.join(cut)}."
+        f"{sum(each.closed for each in top)} of {len(rounds)} rounds. A round takes {quantity(mean, 'seconds')}; "
+        f"{'; '.join(dict.fromkeys(others))}."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -157,14 +158,14 @@ class _File(NamedTuple):
 
     def refuse_missing(self, names: Sequence[str], numbers: Mapping[str, NDArray[np.float64]]) -> None:
         """Refuse cells without a value, with their count, and texts among the numbers, with their columns."""
-        missing, words = dict[str, int](), dict[str, str]()
+        missing, words = defaultdict[str, list[int]](list), dict[str, str]()
         for name in names:
             known, empty = numbers.get(name), NO_NUMBER if name in numbers else MISSING
             for row, text in enumerate(self.texts(name)):
                 if known is not None and not np.isnan(known[row]):
                     continue
                 if text.casefold() in empty:
-                    missing[name] = missing.get(name, 0) + 1
+                    missing[name].append(self.table.rows[row][0])
                 elif known is not None:
                     words.setdefault(name, f"'{name}' ({shown(text)} in line {self.table.rows[row][0]})")
         if words:
@@ -173,10 +174,10 @@ class _File(NamedTuple):
             )
             self.refuse(f"expected numbers, found texts in {listed(list(words.values()))}; {how}")
         if missing:
-            each = listed([f"'{name}' {count:,}" for name, count in missing.items()])
+            each = listed([f"'{name}' {len(lines):,} (line {lines[0]})" for name, lines in missing.items()])
             self.refuse(
-                f"expected a value in every row, found {sum(missing.values()):,} missing: {each}; fill them, remove "
-                "the rows, or name the columns in data.ignore"
+                f"expected a value in every row, found {sum(map(len, missing.values())):,} missing: {each}; fill them, "
+                "remove the rows, or name the columns in data.ignore"
             )
 
 

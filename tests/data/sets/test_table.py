@@ -83,7 +83,7 @@ def test_categories_become_inputs_and_targets_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (["1,,a", "2,NA,b", "3,5,"], {}, "found 3 missing: 'z' 2 and 'y' 1"),
+        (["1,,a", "2,NA,b", "3,5,"], {}, "found 3 missing: 'z' 2 .line 2. and 'y' 1"),
         (["1,Mo,a", "2,3,b"], {}, "found texts in 'z' ('Mo' in line 2)"),
         (["1,2,0.5", "2,3,1.5"], {}, "found 0.5; see task: regression"),
         (["1,2,a", "2,3,b"], {"target": "Y"}, "did you mean 'y'?"),
