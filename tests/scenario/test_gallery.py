@@ -48,7 +48,10 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in GALLERY])
 def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
     for extra in extras(name):
-        pytest.importorskip(extra, reason=f"{extra} is not installed: pip install -e '.[{extra}]'")
+        pytest.importorskip(
+            {"privacy": "dp_accounting"}.get(extra, extra),
+            reason=f"{extra} is not installed: pip install -e '.[{extra}]'",
+        )
     changes = {"training.rounds": 3, "stop": "rounds"}
     if load_scenario(name).data.name == "shakespeare":
         changes["data.root"] = str(play(tmp_path / "data"))
