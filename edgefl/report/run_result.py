@@ -21,7 +21,7 @@ from edgefl.record.names import BASELINES
 from edgefl.record.rounds import OWN
 from edgefl.record.summary import SeedResult, read_run
 from edgefl.record.tables import read_parquet
-from edgefl.wording import escape
+from edgefl.wording import counted, escape
 from edgefl.yaml_file import read_yaml
 
 
@@ -208,4 +208,4 @@ class RunResult:
         return pa.concat_tables(tables, promote_options="permissive")
 
     def __repr__(self) -> str:
-        return escape(f"{type(self).__name__}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
+        return escape(f"{type(self).__name__}({str(self.path)!r}: {', '.join(self.labels)}; {counted(len(self.seeds), 'seed')})")
