@@ -208,4 +208,6 @@ class RunResult:
         return pa.concat_tables(tables, promote_options="permissive")
 
     def __repr__(self) -> str:
-        return escape(f"{type(self).__name__}({str(self.path)!r}: {', '.join(self.labels)}; {counted(len(self.seeds), 'seed')})")
+        return escape(
+            f"{type(self).__name__}({str(self.path)!r}: {', '.join(self.labels)}; {counted(len(self.seeds), 'seed')})"
+        )

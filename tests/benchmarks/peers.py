@@ -23,7 +23,6 @@ from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -179,6 +178,8 @@ TOOLS: dict[str, tuple[Callable[[int], None], str]] = {
 
 def timed(name: str, rounds: int, limit: float) -> tuple[float, int]:
     """Seconds and peak bytes (proportional set size) of a tool's process with its child processes."""
+    import psutil  # of no extra: python -m pip install psutil
+
     words = [sys.executable, __file__, "--one", name, str(rounds)]
     start, peak, ended = time.perf_counter(), 0, threading.Event()
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

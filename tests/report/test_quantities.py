@@ -107,7 +107,7 @@ def test_a_missing_or_broken_table_is_the_users_error(three_methods):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"found no summary\.json"):
+    with pytest.raises(UserError, match=r"found no such folder"):
         RunResult(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"found no summary\.json"):
         RunResult(tmp_path)

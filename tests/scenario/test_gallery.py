@@ -27,7 +27,7 @@ GALLERY = [name for name in shipped.files("scenarios") if "/" not in name]
 def extras(name: str) -> list[str]:
     """The extras that a scenario's comment names."""
     text = shipped.files("scenarios")[name].read_text(encoding="utf-8")
-    return [extra for found in re.findall(r"'edgefl\[([\w,]+)\]'", text) for extra in found.split(",")]
+    return [extra for found in re.findall(r"'\.\[([\w,]+)\]'", text) for extra in found.split(",")]
 
 
 def play(folder: Path) -> Path:
