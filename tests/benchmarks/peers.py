@@ -20,19 +20,22 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from training import CASES, federated  # the file next to this one
 
 from edgefl.data.batches import fetch
 from edgefl.hardware import cores
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
+
+sys.path.insert(0, str(Path(__file__).parent))
+from training import CASES, federated
 
 CASE, LR = CASES["cnn"], 0.01
 FEW, MANY = 4, 64
