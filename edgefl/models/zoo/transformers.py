@@ -88,10 +88,6 @@ class TransformersModel(OrdinaryModel):
                 what, shape = f"the {self.head} of '{self.transformers}'", "×".join(map(str, sample_shape))
                 message = f"{what} cannot be built for inputs of {shape}: {first_line(error)[:200]}"
                 raise UserError(message) from None
-        for layer in list(model.modules()):
-            for name, child in layer.named_children():
-                if type(child).__name__ in {"NewGELUActivation", "FastGELUActivation"}:
-                    setattr(layer, name, Gelu(child))
         if padding is not None and "attention_mask" in inspect.signature(model.forward).parameters:
             return Logits(model, last=last, masked=True, padding=padding, tokens=tokens)
         # Inputs have no padding: the last position is that of the last token, and all tokens are trained.
@@ -224,22 +220,6 @@ class Logits(nn.Module):
         with UsedMasks(padded=self.padding is not None):
             logits: Tensor = self._model[0](inputs, **options).logits
         return logits
-
-
-class Gelu(nn.Module):
-    """GELU by its approximation with tanh: one pass over the memory where transformers' eight operators make eight.
-
-    A device's cost is that of the eight operators, so fake tensors, on which it is counted, pass through them.
-    """
-
-    def __init__(self, plain: nn.Module) -> None:
-        super().__init__()
-        self.plain = plain
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        fast = type(inputs) is Tensor
-        found: Tensor = nn.functional.gelu(inputs, approximate="tanh") if fast else self.plain(inputs)
-        return found
 
 
 def padding_of(model: BlockModel) -> int | None:
