@@ -148,7 +148,7 @@ def _stragglers(results: list[RunResult]) -> Table:
 
     table = stragglers_table(series_of(results))
     if table is None:
-        raise UserError("no round that waited for a client is in an event log of these runs", file="--stragglers")
+        raise UserError("no round that waited for single clients is in an event log of these runs", file="--stragglers")
     return table
 
 

@@ -17,6 +17,7 @@ from edgefl.report.quantities import quantity
 from edgefl.report.table import MISSING, Column, Table, figures, hidden, words
 from edgefl.report.timeline.data import Round, Timeline
 from edgefl.report.timeline.usage import bottlenecks_of
+from edgefl.wording import counted
 
 SHOWN = 10
 """Clients of each method."""
@@ -101,10 +102,14 @@ def _rate(timeline: Timeline, client: int, *, up: bool) -> float | None:
 
 
 def stragglers_table(series: Sequence[Series]) -> Table | None:
-    """Ten clients of each method with an event log whose rounds wait for clients; ``None`` if there is none."""
+    """Ten clients of each method with an event log whose rounds wait for clients; ``None`` if there is none.
+
+    With secure aggregation each stage waits for all, so the last arrival of a round says nothing about who was slow.
+    """
     waiting = [
         one for one in compared_series(series)
         if one.timelines and one.run.option("protocol.kind") in ("synchronous", "hierarchical", None)
+        and one.run.option("privacy.secure_aggregation") is None
     ]  # fmt: skip
     shown = [(one, each) for one in waiting for each in stragglers_of(one)[:SHOWN]]
     if not shown:
@@ -164,7 +169,7 @@ def _sentences(one: Series, several: bool) -> Iterator[str]:
             others.append(f"{quantity(float(seconds), 'seconds')} with a deadline of {quantity(deadline, 'seconds')}, "
                           f"which cuts off {100 * lost:.1f} % of the updates")  # fmt: skip
     yield (
-        f"{f'{one.name}: ' * several}{'These' if not several else 'these'} {len(top)} clients closed "
+        f"{f'{one.name}: ' * several}{counted(len(top), 'client')} closed "
         f"{sum(each.closed for each in top)} of {len(rounds)} rounds. A round takes {quantity(mean, 'seconds')}; "
         f"{'; '.join(dict.fromkeys(others))}."
     )
