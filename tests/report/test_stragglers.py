@@ -53,3 +53,9 @@ def test_the_clients_are_those_that_closed_the_rounds_of_the_log(small_run):
     table = stragglers_table(series)
     assert table is not None
     assert {each["client"] for each in table.records} <= set(map(str, rounds))
+
+
+def test_stages_that_wait_for_all_have_no_stragglers(small, tmp_path):
+    secure = {"secure_aggregation": {"kind": "secagg_plus"}}
+    run(small(training__rounds=1, training__cohort=6, privacy=secure), out=tmp_path / "run", train=False)
+    assert stragglers_table(series_of([RunResult(tmp_path / "run")])) is None
